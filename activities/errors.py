@@ -61,7 +61,7 @@ right, and for a moment after its start to everybody: it is tried again for a mi
 nothing was done. So it is with WrongClock, by which a worker leaves something to another one."""
 
 
-_TOLD_BY_OTHERS = frozenset(
+_BENIGN = frozenset(
     {
         ErrorType.RATE_LIMITED,
         ErrorType.TRANSIENT,
@@ -83,7 +83,7 @@ def failure(kind: ErrorType, message: str, *details: Any, retry_after: timedelta
         type=kind.value,
         non_retryable=kind in FINAL,
         next_retry_delay=retry_after,
-        category=ApplicationErrorCategory.BENIGN if kind in _TOLD_BY_OTHERS else ApplicationErrorCategory.UNSPECIFIED,
+        category=ApplicationErrorCategory.BENIGN if kind in _BENIGN else ApplicationErrorCategory.UNSPECIFIED,
     )
 
 

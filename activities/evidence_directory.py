@@ -62,8 +62,8 @@ class EvidenceDirectory:
             async with asyncio.timeout(seconds):
                 yield
         except TimeoutError:
-            told = f"not all could be read and written to {self._root} within {seconds:g} s"
-            raise failure(ErrorType.UNREACHABLE, told) from None
+            problem = f"not all could be read and written to {self._root} within {seconds:g} s"
+            raise failure(ErrorType.UNREACHABLE, problem) from None
 
     def path_of(self, bundle: BundleName) -> Path:
         """Where a bundle is; each of the names is one part of the path, whatever it contains."""
@@ -157,8 +157,8 @@ class EvidenceDirectory:
         try:
             return await outcome
         except OSError as error:
-            told = f"evidence.directory: {error.filename or self._root}: {error.strerror or error}"
-            raise failure(ErrorType.INVALID_CONFIG, told) from error
+            problem = f"evidence.directory: {error.filename or self._root}: {error.strerror or error}"
+            raise failure(ErrorType.INVALID_CONFIG, problem) from error
 
 
 def newest(content: bytes, limit: int) -> bytes:

@@ -160,12 +160,12 @@ class Licences:
 
     def seal_command(self, cluster: str, incident: str, command: SealedCommand) -> SealedCommand:
         """A person's word, with its seal: it was said to that incident, of the workflow that asks."""
-        return replace(command, seal=self._stamp(datetime.now(UTC), "word", *_command(cluster, incident, command)))
+        return replace(command, seal=self._stamp(datetime.now(UTC), "command", *_command(cluster, incident, command)))
 
     def overridden(self, target: Target) -> str:
         """`CIRCUIT_BREAKER` where a person overrides it for that episode, as a worker of ours has verified; else "" (S17)."""
         doubt = self.command_problem(target, target.override, *OVERRIDES[CIRCUIT_BREAKER])
-        said = target.override.spoken.override if target.override is not None and not doubt else ""
+        said = target.override.spec.override if target.override is not None and not doubt else ""
         return CIRCUIT_BREAKER if CIRCUIT_BREAKER in said else ""
 
     def command_problem(self, target: Target, command: SealedCommand | None, *verbs: Verb) -> str:
@@ -173,14 +173,14 @@ class Licences:
         that answers in a cluster worker's place may say anything, and signs nothing."""
         said = " or ".join(verb.value for verb in verbs)
         if command is None:
-            return f"no NodeAction attests that a person has said {said} (worker.words)"
+            return f"no NodeAction attests that a person has said {said} (worker.commands)"
         within = OFF_FOR if verbs == (Verb.ACK_OFF,) else SEALED_FOR
         facts = _command(target.cluster, target.incident, command)
-        if not self._accepts_stamp(command.seal, datetime.now(UTC), "word", *facts, within=within):
+        if not self._accepts_stamp(command.seal, datetime.now(UTC), "command", *facts, within=within):
             what = f"{command.speaker} has said {said} to incident {target.incident} in the last {format_duration(within)}"
             return f"no worker of this deployment has verified that {what} ({HOW_TO})"
-        if command.spoken.action not in verbs or command.spoken.node != target.pinned.node:
-            return f"{command.speaker} has said {command.spoken.action.value} of {command.spoken.node}, and not {said}"
+        if command.spec.action not in verbs or command.spec.node != target.pinned.node:
+            return f"{command.speaker} has said {command.spec.action.value} of {command.spec.node}, and not {said}"
         return ""
 
     def licence(self, target: Target, wanted: LicenceWanted, now: datetime) -> str:

@@ -38,7 +38,7 @@ MINUTE_SECONDS = 60.0
 QUIET_SECONDS = 20 * 60.0
 """The same words about one incident are no news for so long. Less than `REMIND_EVERY` of `workflows/scanner/state.py`."""
 REMEMBERED, WAITING, LISTED = 1000, 1000, 20
-LAST_WORD_SECONDS = 5.0
+FLUSH_SECONDS = 5.0
 IN_ADDRESSES = ("when", "cluster", "node", "subject", "outcome", "severity", "thread")
 _PLACEHOLDER = re.compile(r"\{(" + "|".join(IN_ADDRESSES) + r")\}")
 TRIES, TRY_AGAIN = 3, timedelta(seconds=5)
@@ -87,7 +87,7 @@ class Notifier:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LAST_WORD_SECONDS):
+            async with asyncio.timeout(FLUSH_SECONDS):
                 await asyncio.gather(
                     *(self._try(each, list(left), self._taken[each]) for each, left in self._waiting.items() if left)
                 )

@@ -30,7 +30,7 @@ from temporalio.common import QueryRejectCondition, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.contracts import search
+from activities.contracts import search_attributes
 from activities.contracts.episode_start import start_options
 from activities.errors import ErrorType, failure
 from policy.episode.messages import (
@@ -50,8 +50,8 @@ from policy.episode.operator_commands import ANSWERS, ActionName, NodeActionSpec
 from policy.episode.permits import PermitQuestion, PermitQuestions
 from policy.fence.credential_hosts import CredentialHosts
 from policy.fence.templates import GROUP, KIND, VERSION
-from policy.observation.offenders import FoundRepairs, OffenderAnswer, OffenderRules, hardware_of, offence
-from policy.observation.spells import OBSERVATION, ObservationRecord
+from policy.history.offenders import FoundRepairs, OffenderAnswer, OffenderRules, hardware_of, offence
+from policy.history.spells import OBSERVATION, ObservationRecord
 from policy.values.display_text import counted, in_a_line
 from policy.values.object_refs import ObjectRef
 
@@ -257,7 +257,7 @@ class MachineRepairs:
         if not (hardware := hardware_of(system_uuid)):
             return FoundRepairs()
         own = activity.info().workflow_id
-        query = search.repairs(self._cluster, datetime.now(UTC) - self._rules.window, hardware=hardware)
+        query = search_attributes.repairs(self._cluster, datetime.now(UTC) - self._rules.window, hardware=hardware)
         try:
             async with asyncio.timeout(WITHIN.total_seconds()):
                 runs = [run async for run in self._client.list_workflows(query, limit=MOST_READ, rpc_timeout=WITHIN)]
@@ -265,9 +265,10 @@ class MachineRepairs:
             why = error.message if isinstance(error, RPCError) else "no answer in time"
             return FoundRepairs(problem=f"Temporal can't list the repairs of the machine: {why}")
         others = [run for run in runs if run.id != own or run.status is not WorkflowExecutionStatus.RUNNING]
-        before = [search.repair(run.typed_search_attributes, run.start_time) for run in others]
+        before = [search_attributes.repair(run.typed_search_attributes, run.start_time, is_open=False) for run in others]
         found = offence(hardware, node, before, self._rules)
-        return FoundRepairs(offence=found, asks=bool(found) and self._rules.answer is OffenderAnswer.ASK)
+        keeps = bool(found) and self._rules.answer is OffenderAnswer.KEEP
+        return FoundRepairs(offence=found, asks=keeps or (bool(found) and self._rules.answer is OffenderAnswer.ASK), keeps=keeps)
 
 
 # Starts the workflows that record what was seen and not repaired. An id is used once for as long as Temporal remembers.
@@ -295,7 +296,7 @@ class ObservationStarter:
                 id=record.workflow_id,
                 task_queue=self._task_queue,
                 id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
-                search_attributes=search.of_observation(record),
+                search_attributes=search_attributes.of_observation(record),
                 static_summary=in_a_line(f"{about}{ending}", 200),
                 rpc_timeout=PATIENCE,
             )
@@ -310,7 +311,7 @@ class ObservationStarter:
 # Passes the request of a NodeAction on to a workflow, or starts the episode that it asks for: for people who have only kubectl.
 #
 # The request names the object, as the command line's does, and the workflow has it verified
-# (`activities/cluster/acts/attestation.py`). It counts once however often this is tried: an update bears the object's uid as its
+# (`activities/cluster/acts/node_actions.py`). It counts once however often this is tried: an update bears the object's uid as its
 # id, and only one use is made of an object.
 
 DISPATCH_PATIENCE = timedelta(seconds=12)

@@ -27,7 +27,7 @@ from temporalio.client import Client
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
-from activities.contracts import search
+from activities.contracts import search_attributes
 from activities.contracts.evidence import Collected, CollectRequest, Sealed, SealRequest
 from activities.contracts.preservation import Hold, HoldRequest
 from activities.contracts.target import PublishRequest
@@ -131,7 +131,7 @@ async def of_the_worker(count: int, seconds: float) -> None:
     """Open so many, and look at the process while they wait."""
     temporal = str(Path(sys.executable).with_name("temporal"))
     async with await WorkflowEnvironment.start_local(
-        dev_server_existing_path=temporal, plugins=[PLUGIN], search_attributes=search.ALL
+        dev_server_existing_path=temporal, plugins=[PLUGIN], search_attributes=search_attributes.ALL
     ) as env:
         workflows = Worker(env.client, task_queue=WORKFLOW_QUEUE, workflows=[Preservation])
         acts = Worker(env.client, task_queue=cluster_queue(CLUSTER), activities=[hold, collect, seal, tell])

@@ -32,8 +32,8 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.contracts.power import CommandResult, PowerRequest
 from activities.power import fence_agent
+from activities.power.bmc.child_handle import ForkServer
 from activities.power.bmc.drivers import IPMI_SERVER, REDFISH_SERVER
-from activities.power.bmc.forked_child import ForkServer
 from activities.power.driver import Deadline, DeviceCredentials, PowerDriver
 from activities.power.registry import driver_for, factory_of
 from activities.power.service import PowerService

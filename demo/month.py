@@ -30,7 +30,7 @@ from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.watch.freshness import ViewLimits
 from activities.cluster.watch.view import ClusterView
-from activities.contracts import search
+from activities.contracts import search_attributes
 from activities.contracts.scan import ScanRequest
 from activities.errors import ErrorType, failure
 from activities.temporal_clients import ObservationStarter
@@ -167,7 +167,7 @@ async def month(cluster: str, history: FleetHistory, *, state: Path) -> AsyncIte
             dev_server_extra_args=["--output", "none", *(f"--dynamic-config-value={setting}" for setting in SERVER)],
             dev_server_log_level="error",
             plugins=[PLUGIN],
-            search_attributes=search.ALL,
+            search_attributes=search_attributes.ALL,
         )
         await stack.enter_async_context(env)
         connection = await stack.enter_async_context(ClusterConnection.to(simulated.url, token=simulated.token))

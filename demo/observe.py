@@ -24,7 +24,7 @@ from demo.simulation import Simulation
 from policy.episode.messages import Outcome, scanner_id
 from policy.episode.modes import ClusterModes
 from policy.episode.operator_commands import SETTLED
-from policy.observation.comparison import CheckComparison, Judgement, compare
+from policy.history.comparison import CheckComparison, Judgement, compare
 from policy.values.mode import Mode
 from policy.values.times import written
 from simulator.fleet_history import MONTH, TIMEOUT, FleetHistory, Verdict
@@ -54,6 +54,14 @@ class ObserveDemo(Demo):
     """One showing, in two acts."""
 
     scan: ClassVar = {"start_up_grace": "3s", "mode": "observe"}
+    hints: ClassVar = (
+        f"nodewarden status; nodewarden mode; nodewarden explain {OTHER}",
+        f"nodewarden compare; nodewarden record {ARMED}",
+        f"nodewarden mode set repair -l rack=r1 --reason 'first rack'   # {OTHER}",
+        "nodewarden mode unset -l rack=r1 --reason 'enough for today'",
+        f"python -m simulator heal {AGAIN} --state-dir {{state}}   # back by itself",
+        "nodewarden history                                   # what became of each",
+    )
 
     async def run(self) -> int:
         """Both; returns the exit code."""

@@ -52,6 +52,13 @@ class Demo:
 
     scan: ClassVar[Mapping[str, str]] = {"start_up_grace": "3s"}
     """Settings of the scanner."""
+    hints: ClassVar[Sequence[str]] = (
+        "kubectl get nodes,nodehealthchecks; kubectl describe node node-1",
+        "python -m simulator break node-7 kubelet-stops \\\n       --state-dir {state}; nodewarden status --watch",
+        "nodewarden fence node-5 --reason 'my first fencing' --wait",
+        "nodewarden mode set observe --reason 'only look'; docs/start.md goes on",
+    )
+    """What to type while it stays up. {state}: the folder of the demo."""
 
     def __init__(self, state: Path, *, keep: bool, platform: str = DEFAULT) -> None:
         self._state = state
@@ -178,12 +185,9 @@ class Demo:
         self._say(f"  export KUBECONFIG={from_here(simulation.kubeconfig)}")
         self._say(f"  export NODEWARDEN_CONFIG={from_here(self._state / 'nodewarden.yaml')}")
         self._say(f"  export TEMPORAL_ADDRESS={self._address}     # for the temporal command")
-        self._say("Four things to try there:")
-        self._say("  1. kubectl get nodes,nodehealthchecks; kubectl describe node node-1")
-        self._say("  2. python -m simulator break node-7 kubelet-stops \\")
-        self._say(f"       --state-dir {from_here(self._state)}; nodewarden status --watch")
-        self._say("  3. nodewarden fence node-5 --reason 'my first fencing' --wait")
-        self._say("  4. nodewarden mode set observe --reason 'only look'; docs/start.md goes on")
+        self._say("Things to try there:")
+        for number, line in enumerate(self.hints, start=1):
+            self._say(f"  {number}. {line.format(state=from_here(self._state))}")
         self._say(f"What the worker logs is in {from_here(self._state / LOG)}. Ctrl-C ends everything.")
 
     def _say(self, text: str) -> None:

@@ -49,7 +49,7 @@ from starter.handles.history import History
 from starter.handles.node_actions import Speaker, attested, own_connection
 from starter.handles.observations import Observations
 from starter.handles.scanners import DeviceCheckHandle, ScannerHandle, StartedScanner
-from starter.handles.status import ClusterStatus, PreservedNodes, open_preservations
+from starter.handles.status import ClusterStatus, PreservedNodes, open_preservations, still_stopped_by
 from workers.configuration.settings import Settings, load
 from workers.connect import connect
 from workers.embedded.server import running_endpoint
@@ -216,11 +216,11 @@ class Nodewarden:
     ) -> EpisodeHandle:
         cluster, node, reason = request.cluster, request.node, request.reason
         await self._expect_served(cluster)
-        word = await attested(
+        command = await attested(
             self._speaker, cluster, OperatorCommand(who=request.requester, reason=reason), request.node_action()
         )
-        requester = word.who
-        request = replace(request, requester=requester, action=word.action)
+        requester = command.who
+        request = replace(request, requester=requester, action=command.action)
         if not isinstance(request, PreservationInput):
             request = replace(request, need=Need(kind=NeedKind.PERSON, reason=reason, requester=requester))
         digest = _digest(kind, reason, requester, how)
@@ -333,6 +333,17 @@ class Nodewarden:
     async def scanner_status(self, cluster: str) -> ScannerStatus:
         """See `ScannerHandle.status`."""
         return await self.scanner(cluster).status()
+
+    async def in_the_way(self, episode: EpisodeHandle) -> str:
+        """What would keep the episode although a person has it go on, "" where nothing does, or that can't be asked."""
+        try:
+            status, scanner = await asyncio.gather(episode.status(), self.scanner_status(episode.cluster))
+        except MissingError:
+            return ""
+        except RequestError as error:
+            return wording.not_yet(str(error))
+        stopped = still_stopped_by(scanner, status, datetime.now(UTC))
+        return wording.not_yet(stopped) if stopped else ""
 
     async def status(self, cluster: str) -> ClusterStatus:
         """Everything there is to show. What does not answer is named in it instead of failing the whole."""

@@ -25,6 +25,7 @@ from rich.table import Table
 from rich.text import Text
 from temporalio.exceptions import ApplicationError
 
+from activities.cluster.acts.node_actions import doubt_of
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.paths import (
     CAPI_MACHINE_HEALTH_CHECKS,
@@ -54,7 +55,6 @@ from activities.cluster.live.plans import configuration_for
 from activities.cluster.objects.check_statuses import leader_lease
 from activities.cluster.objects.decoding import NODE_DECODING
 from activities.cluster.objects.object_reader import read_views, reading_once
-from activities.cluster.report.node_actions import doubt_of
 from activities.errors import ErrorType, error_type
 from policy.checks.circuit_breakers import FENCE_AGENTS_REMEDIATION_LEASE, LEADER_LEASES, TAKEOVER, conflict
 from policy.checks.fence_policies import PolicySource
@@ -73,9 +73,8 @@ from policy.values.errors import PolicyError
 from policy.values.times import written
 from starter import wording
 from starter.client import Nodewarden
-from starter.deploy.features import SHIPPED
 from starter.deploy.manifests import crds
-from starter.deploy.rights import RIGHTS, Right
+from starter.deploy.rights import RIGHTS, SHIPPED, Right
 from starter.errors import MissingError, RequestError
 from starter.output.evaluation import described
 from starter.plans.cluster_objects import read_live
@@ -181,7 +180,7 @@ async def _kubernetes(settings: Settings, cluster: str, *, fix: bool) -> list[Fi
             "clocks": partial(clocks, connection),
             "rights": partial(rights, connection),
             "definitions": partial(definitions, connection, fix=fix),
-            "people's words": partial(people, connection, required=settings.worker.words == "verified"),
+            "people's words": partial(people, connection, required=settings.worker.commands == "verified"),
             "health checks": partial(health_checks, settings, connection, machines),
             "credentials": partial(credentials, connection, machines, settings.policy_source())
             if settings.secrets_directory is None
@@ -217,7 +216,7 @@ async def protection(settings: Settings) -> list[Finding]:
     insecure = worker.insecure_devices is not InsecureDevices.REFUSE
     has_keys = bool(temporal.payload_keys_file or temporal.payload_keys_secret)
     found: list[tuple[bool, str, str]] = [
-        (worker.words == "any", "worker.words: verified", "any client of Temporal can fence a healthy machine, in any name"),
+        (worker.commands == "any", "worker.commands: verified", "any Temporal client can fence a healthy machine, in any name"),
         (
             not hosts or "*" in hosts,
             "worker.credential_hosts: [NETWORK]",

@@ -88,9 +88,14 @@ def may_act(check: CheckReport, blocked: str = "") -> str:
         return f"not now: {blocked}"
     if not check.allowed:
         return f"only observed: {check.message}"
-    observed, total = dict(check.modes).get(Mode.OBSERVE, 0), sum(number for _, number in check.modes)
-    limited = f"only on {total - observed} of {total}, the mode of the others is observe; " if observed else ""
+    limited = only_some(check.modes)
     return check.no_targets or limited + (f"may act: {check.message}" if check.message else f"may act on {check.remaining} more")
+
+
+def only_some(modes: tuple[tuple[Mode, int], ...]) -> str:
+    """How a sentence begins about a check that may act on some of its targets only, else "". modes: how many are in which."""
+    observed, total = dict(modes).get(Mode.OBSERVE, 0), sum(number for _, number in modes)
+    return f"only on {total - observed} of {total}, the mode of the others is observe; " if observed else ""
 
 
 def at_risk(row: NodeAtRisk, now: datetime) -> str:
@@ -258,9 +263,14 @@ def obstacles(scanner: ScannerStatus, now: datetime) -> tuple[Obstacle, ...]:
 
 def view(scanner: ScannerStatus, now: datetime) -> str:
     """The scanner's own condition in a phrase: whether it sees, and whether it may act."""
-    report, found = scanner.report, obstacles(scanner, now)
-    if report is None or any(each.code is not ObstacleCode.MODE for each in found):
-        return "; ".join(each.text for each in found)
-    sees = f"view live, but {report.view.notice}" if report.view.notice else "view live"
+    return "; ".join(filter(None, (sees(scanner, now), *(each.text for each in obstacles(scanner, now)))))
+
+
+def sees(scanner: ScannerStatus, now: datetime) -> str:
+    """That it sees the cluster and may act, but for the mode; "" where it does not, which the obstacles say."""
+    report = scanner.report
+    if report is None or any(each.code is not ObstacleCode.MODE for each in obstacles(scanner, now)):
+        return ""
+    live = f"view live, but {report.view.notice}" if report.view.notice else "view live"
     lease = "held" if report.lease.held else "not held yet" if report.lease.needed else "not needed"
-    return "; ".join((f"{sees}, cluster Lease {lease}", *(each.text for each in found)))
+    return f"{live}, cluster Lease {lease}"

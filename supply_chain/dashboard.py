@@ -131,6 +131,12 @@ SAFE = Row(
             unit="s",
         ),
         Number(
+            title="Workers without Temporal",
+            line=Line(expr=f"sum({metrics.TEMPORAL_AWAY.name}) or vector(0)", called="workers"),
+            worse=(1,),
+            meaning=metrics.TEMPORAL_AWAY.meaning,
+        ),
+        Number(
             title="View may not be acted on",
             line=Line(expr=level(metrics.VIEW_STALE)),
             worse=(1,),

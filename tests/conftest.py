@@ -51,7 +51,7 @@ CALM = (
     *("tests/workers/test_embedded.py", "tests/starter/test_up.py", "tests/deploy/test_chart_life.py"),
     *_files("remediation", "management_cluster", "remediation_owners", "one_name"),
     *_files("remediation_ladder", "temporal_cli", "autoscaler", "opt_in", "handed_over", "observing"),
-    *_files("isolated", "detaching_volumes"),
+    *_files("volumes"),
     "tests/test_wheel.py",
     "tests/security/",
     *_files("wrong_clocks"),

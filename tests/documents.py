@@ -1,4 +1,4 @@
-"""The objects of the repository's YAML files, each file parsed once in a process.
+"""The objects of the repository's YAML files, each file parsed once in a process; and where they are created, or judged offline.
 
 Parsing the definition of a kind takes PyYAML fifty milliseconds, and hundreds of tests begin with it.
 """
@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,9 @@ import orjson
 import pytest
 import yaml
 
+from activities.cluster.api.connection import JsonObject
+from activities.cluster.watch.offline import ClusterSnapshot
+from policy.checks.health_check import Overlap
 from starter.output.encoding import to_json
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -65,3 +70,42 @@ def _validator(schema: bytes) -> Any:
 
 def encoded(answer: object) -> Any:
     return json.loads(to_json(answer))
+
+
+# A cluster from the objects that a test has written down.
+
+
+def load(objects: Iterable[tuple[JsonObject, str]], now: datetime, *, overlap: Overlap = Overlap.STRICTEST) -> ClusterSnapshot:
+    """The one that these objects (each with its source) describe at that moment."""
+    cluster = ClusterSnapshot(now, overlap=overlap)
+    for obj, source in objects:
+        cluster.put(obj, source)
+    cluster.finish()
+    return cluster
+
+
+# Where `kubectl apply -f deploy/` would create the shipped manifests.
+
+PLURALS = {
+    "Namespace": "namespaces",
+    "ServiceAccount": "serviceaccounts",
+    "ConfigMap": "configmaps",
+    "ClusterRole": "clusterroles",
+    "ClusterRoleBinding": "clusterrolebindings",
+    "Secret": "secrets",
+    "Role": "roles",
+    "RoleBinding": "rolebindings",
+    "Deployment": "deployments",
+    "PodDisruptionBudget": "poddisruptionbudgets",
+    "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
+    "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
+    "CustomResourceDefinition": "customresourcedefinitions",
+    "NetworkPolicy": "networkpolicies",
+}
+
+
+def path_of(document: dict[str, Any]) -> str:
+    """The collection that an object is created in."""
+    version, namespace = document["apiVersion"], document["metadata"].get("namespace")
+    root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+    return f"{root}/namespaces/{namespace}/{PLURALS[document['kind']]}" if namespace else f"{root}/{PLURALS[document['kind']]}"

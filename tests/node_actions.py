@@ -16,8 +16,7 @@ from simulator.api.server import ApiServer
 from simulator.api.storage.store import Store
 from simulator.client import ApiAddress, ApiClient
 from simulator.resources import Resource
-from tests.deploy.manifests import path_of
-from tests.documents import documents
+from tests.documents import documents, path_of
 from tests.system.real_api import simulated_only
 
 ACTIONS = Resource(api_version=f"{GROUP}/{VERSION}", kind="NodeAction", plural=PLURAL)

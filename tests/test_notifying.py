@@ -234,7 +234,7 @@ async def test_a_problem_that_returns_after_a_persons_command_is_told_again(rece
     """S44: who said `resume` hears that it was in vain, within the minutes in which the same words are no news."""
     async with notifier(receiver.file) as people:
         for words in (0, 0, 1):
-            people.notify(replace(PARKED, words=words))
+            people.notify(replace(PARKED, commands_given=words))
         await receiver.has(2)
 
 

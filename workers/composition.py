@@ -6,15 +6,18 @@ role loads only what that role needs.
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from temporalio.client import Client
+from temporalio.exceptions import ApplicationError
 
+from activities.contracts.device_check import FenceDeviceActivities, FenceDevicesRequest
 from activities.licences import Licences
 from policy.scan.data_at_risk import DataAtRisk
 from workers.configuration.clusters import ClusterSettings, open_connection
@@ -132,12 +135,12 @@ async def _cluster_serving(
     has_power: bool,
 ) -> Serving:
     """has_power: this process serves the power devices as well."""
-    from activities.cluster.acts.attestation import ClusterAttestation
     from activities.cluster.acts.evidence import ClusterEvidence
     from activities.cluster.acts.failed_volumes import ClusterFailedVolumes
     from activities.cluster.acts.fence_devices import ClusterFenceDevices
     from activities.cluster.acts.freeing import ClusterFreeing
     from activities.cluster.acts.isolation import ClusterIsolation
+    from activities.cluster.acts.node_actions import ClusterAttestation
     from activities.cluster.acts.preservation import ClusterPreservation
     from activities.cluster.acts.remediation import ClusterRemediation
     from activities.cluster.acts.remediation_objects import ClusterRemediationObjects
@@ -156,10 +159,9 @@ async def _cluster_serving(
         ObservationStarter,
         ScannerPermits,
     )
-    from workers.preload import load_drivers
 
     device_check = DeviceCheckClient(client)
-    verified = settings.worker.words == "verified"
+    verified = settings.worker.commands == "verified"
     source, remediators = settings.policy_source(), settings.remediation.known_remediators()
     served = ServedCluster(
         name,
@@ -216,7 +218,7 @@ async def _cluster_serving(
         identities=identities,
         checked=device_check,
         notify=notify_with_node,
-        verified_words=verified,
+        only_verified=verified,
     )
     return Serving(
         queue=cluster_queue(name),
@@ -232,19 +234,26 @@ async def _cluster_serving(
                 licences,
                 fences=fences,
                 notify=notify_with_node,
-                verified_words=verified,
+                only_verified=verified,
             ),
             ClusterFreeing(
-                served, target.last_look, licences, identities=identities, checked=device_check, verified_words=verified
+                served, target.last_look, licences, identities=identities, checked=device_check, only_verified=verified
             ),
             ClusterRemediation(served, target.last_look),
-            ClusterPreservation(served, target.last_look, permits, pools=settings.preservation.known_pools()),
+            ClusterPreservation(
+                served,
+                target.last_look,
+                permits,
+                licences=licences if verified else None,
+                pools=settings.preservation.known_pools(),
+            ),
             ClusterFailedVolumes(served),
             ClusterRemediationObjects(served, target.last_look),
             ClusterObservations(served, start=ObservationStarter(client, task_queue=WORKFLOW_QUEUE).start),
             ClusterEvidence(served, evidence_directory(settings), licences),
         ),
         guards=(cluster_guard,),
+        without_temporal=scan.without_temporal,
     )
 
 
@@ -340,3 +349,25 @@ def _power_serving(
         ),
         slots=settings.worker.power_slots,
     )
+
+
+# What a worker loads before the first node fails.
+#
+# A cloud's client library takes more than a second of a core to import. Left to the first act, it is imported while nodes wait to
+# be isolated, and the whole worker stands still with them. Which libraries a cluster needs, its fence configuration says.
+
+
+async def load_drivers(
+    cluster: str, devices: FenceDeviceActivities, nodes: Sequence[str], *, loads: Callable[[str], None] | None = None
+) -> None:
+    """Load what the drivers of these nodes' devices need. devices: finds them. What can't be found out now, the first act
+    loads."""
+    from activities.power.registry import load
+
+    try:
+        found = await devices.find_devices(FenceDevicesRequest(cluster=cluster, nodes=tuple(nodes)))
+    except ApplicationError as error:
+        _log.info("cluster %s: no power driver is loaded yet: %s", cluster, error.message)
+        return
+    for driver in sorted({each.device.driver for node in found.nodes for each in node.devices}):
+        await asyncio.to_thread(loads or load, driver)

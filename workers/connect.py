@@ -1,7 +1,8 @@
 """Reaching Temporal: one client with our plugin, patience while the service is not up yet.
 
 The SDK's own connect fails at once on a closed port; workers start before their service often enough that waiting is theirs
-by default, while a command at a terminal gives up after seconds. Which address that is: `workers/configuration/settings.py`.
+by default, while a command at a terminal gives up after seconds. A worker that serves asks again and again whether it still
+answers. Which address that is: `workers/configuration/settings.py`.
 """
 
 from __future__ import annotations
@@ -10,14 +11,18 @@ import asyncio
 import logging
 import random
 import re
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from textwrap import shorten
+from typing import Any
 
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client, Plugin, TLSConfig
 from temporalio.service import RPCError, RPCStatusCode
 
+from activities.contracts import metrics
 from workers.configuration.process_settings import TemporalSettings
 from workers.deployment_keys import Clusters, encryption_of, no_clusters
 from workers.errors import NamespaceMissingError, SettingsError, TemporalUnreachableError
@@ -29,8 +34,17 @@ _log = logging.getLogger(__name__)
 FIRST_PAUSE = timedelta(milliseconds=100)
 LONGEST_PAUSE = timedelta(seconds=10)
 ATTEMPT_TIMEOUT = timedelta(seconds=5)
+ASK_EVERY, ASK_TIMEOUT, FAILED_IN_A_ROW = timedelta(seconds=4), timedelta(seconds=3), 2
+"""One of a process asks so often whether Temporal answers. Two that fail take at most 14 s, and one slow answer is no outage."""
 
 _MISCONFIGURED = {RPCStatusCode.UNAUTHENTICATED, RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.INVALID_ARGUMENT}
+_SILENT = {
+    RPCStatusCode.UNAVAILABLE,
+    RPCStatusCode.DEADLINE_EXCEEDED,
+    RPCStatusCode.CANCELLED,
+    RPCStatusCode.INTERNAL,
+    RPCStatusCode.UNKNOWN,
+}
 
 
 async def connect(
@@ -70,6 +84,60 @@ async def connect(
                 _log.warning("waiting for Temporal at %s: %s", settings.address, _one_line(error))
             await asyncio.sleep(wait)
             pause = min(pause * 2, LONGEST_PAUSE)
+
+
+async def watch_temporal(client: Client, meanwhile: Sequence[Callable[[], Coroutine[Any, Any, None]]]) -> None:
+    """Ask for ever whether Temporal answers this process. Where it does not, the metric and the log say so within 15 s (S37).
+
+    meanwhile: what goes on while it is away; begun then, and cancelled once it answers again. An error of one is logged, and ends
+    no other.
+    """
+    gauge = metrics.TEMPORAL_AWAY.on(runtime().metric_meter)
+    while True:
+        gauge.set(0)
+        failed, problem = 0, ""
+        while failed < FAILED_IN_A_ROW:
+            await asyncio.sleep(ASK_EVERY.total_seconds())
+            problem = await _silence_of(client)
+            failed = failed + 1 if problem else 0
+        _log.error("Temporal does not answer, nothing is begun: %s", problem)
+        gauge.set(1)
+        async with _running(meanwhile):
+            while problem:
+                await asyncio.sleep(ASK_EVERY.total_seconds())
+                problem = await _silence_of(client)
+        _log.warning("Temporal answers again")
+
+
+@asynccontextmanager
+async def _running(functions: Sequence[Callable[[], Coroutine[Any, Any, None]]]) -> AsyncIterator[None]:
+    """They run while the block does, and are cancelled with it."""
+    tasks = [asyncio.create_task(each()) for each in functions]
+    for task in tasks:
+        task.add_done_callback(_log_failure)
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _silence_of(client: Client) -> str:
+    """Why it does not answer, "" where it does. A refusal is an answer."""
+    try:
+        async with asyncio.timeout(ASK_TIMEOUT.total_seconds()):
+            await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=client.namespace))
+    except TimeoutError:
+        return f"no answer within {ASK_TIMEOUT.total_seconds():.0f} s"
+    except RPCError as error:
+        return _one_line(error) if error.status in _SILENT else ""
+    return ""
+
+
+def _log_failure(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.error("what goes on while Temporal is away has failed: %s", error, exc_info=error)
 
 
 async def _connect_once(

@@ -7,6 +7,9 @@ from typing import Any
 
 from policy.values.errors import shown
 
+OLD_MOMENT = "these events have the moment of the task before them: ask again"
+"""Why a worker has refused a query (`workers/plugin.py::TimeGuard`): the next one finds the moment of its own."""
+
 
 class SettingsError(Exception):
     """A setting or an option that cannot be used: which key, what was expected, where it came from. The CLI exits with 2."""

@@ -25,7 +25,7 @@ from temporalio.workflow import SandboxImportNotificationPolicy, _Definition
 
 import workflows
 from activities.errors import ErrorType, failure
-from workers.errors import expectations
+from workers.errors import OLD_MOMENT, expectations
 from workers.payloads.converter import Encryption, converter_with
 
 # What a workflow is given, looked at before it gets it: its input, and the arguments of its signals.
@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 Activate = Callable[[WorkflowActivation], WorkflowActivationCompletion]
 
-MOST_TOLD = 3
+MOST_MISTAKES = 3
 
 
 class InputGuard:
@@ -82,7 +82,7 @@ class InputGuard:
         try:
             values: list[Any] = self._converter.from_payloads(payloads, list(types))
         except ValidationError as error:
-            return expectations(error.errors(include_url=False, include_input=False)[:MOST_TOLD], "the argument")
+            return expectations(error.errors(include_url=False, include_input=False)[:MOST_MISTAKES], "the argument")
         except Exception as error:  # noqa: BLE001 - each encoding has failures of its own
             return f"an argument can't be read ({type(error).__name__}: {str(error)[:200]})"
         wrong = [
@@ -92,9 +92,9 @@ class InputGuard:
 
     def _refusal(self, run_id: str) -> WorkflowActivationCompletion:
         completion = WorkflowActivationCompletion(run_id=run_id)
-        told = completion.successful.commands.add().fail_workflow_execution.failure
+        shown = completion.successful.commands.add().fail_workflow_execution.failure
         error = failure(ErrorType.INVALID_CONFIG, f"the input of {self._details.info.workflow_type}: {self._refused}")
-        self._details.failure_converter_class().to_failure(error, self._converter, told)
+        self._details.failure_converter_class().to_failure(error, self._converter, shown)
         return completion
 
 
@@ -137,7 +137,7 @@ class TimeGuard:
         moment = act.timestamp.seconds, act.timestamp.nanos
         if moment == self._moment and act.history_length > self._events:
             completion = WorkflowActivationCompletion(run_id=act.run_id)
-            completion.failed.failure.message = "these events have the moment of the task before them: they are asked for again"
+            completion.failed.failure.message = OLD_MOMENT
             return completion
         self._moment, self._events = moment, act.history_length
         return self._activate(act)

@@ -6,6 +6,7 @@ Used by `nodewarden worker`, `nodewarden up` and the demo, which differ only in 
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -18,12 +19,11 @@ from workers.composition import compose
 from workers.configuration.clusters import ClusterSettings
 from workers.configuration.process_settings import TemporalSettings
 from workers.configuration.settings import Settings
-from workers.connect import connect
+from workers.connect import connect, watch_temporal
 from workers.embedded.server import EmbeddedTemporal, running_endpoint
 from workers.embedded.state_directory import Endpoint
 from workers.errors import SettingsError, StoppedError
 from workers.os_process import keep_memory_private
-from workers.preload import spare_collector
 from workers.runtime import alongside
 from workers.telemetry import tracing
 from workers.temporal_namespace import ensure_search_attributes, name_embedded, required_search_attributes
@@ -34,6 +34,9 @@ _log = logging.getLogger(__name__)
 EMBEDDED_PATIENCE = timedelta(seconds=30)
 LOCAL_STICKY_TIMEOUT = timedelta(seconds=3)
 """With one worker on one machine no other will take a step over: waiting long for a dead predecessor gains nothing."""
+
+COLLECT_AFTER = (10_000, 20, 20)
+"""New objects before the youngest are looked through, and how many such rounds before the older ones are."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -128,4 +131,15 @@ async def work(
                 deployment.build_id,
             )
         workers = [build(running.client, serving, limits, deployment=deployment, around=around) for serving in servings]
-        await run_until(running.stop, workers)
+        meanwhile = [each.without_temporal for each in servings if each.without_temporal is not None]
+        await alongside(run_until(running.stop, workers), watch_temporal(running.client, meanwhile))
+
+
+def spare_collector() -> None:
+    """What is loaded by now stays for as long as the process: the garbage collector need not look through it again and again.
+
+    With the interpreter's own thresholds that took about a tenth of the worker's CPU (`python -m benchmarks.episode`).
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*COLLECT_AFTER)

@@ -1,8 +1,8 @@
 """What we keep in our Temporal namespace: the search attributes of our workflows, and the name by which a cluster's Lease knows
 us.
 
-Which search attributes there are and what they mean: `activities/contracts/search.py`. They must exist before the first
-workflow starts: where we may, we create them, else we say how. The embedded server is started with them
+Which search attributes there are and what they mean: `activities/contracts/search_attributes.py`. They must exist before the
+first workflow starts: where we may, we create them, else we say how. The embedded server is started with them
 (`workers/embedded/server.py`).
 """
 
@@ -20,7 +20,7 @@ from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, UpdateNa
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.contracts import search
+from activities.contracts import search_attributes
 from workers.errors import SearchAttributesError
 
 VISIBLE_WITHIN = timedelta(seconds=30)
@@ -28,7 +28,7 @@ VISIBLE_WITHIN = timedelta(seconds=30)
 
 def required_search_attributes() -> dict[str, IndexedValueType.ValueType]:
     """Name and type of each attribute that our workflows set."""
-    return {key.name: IndexedValueType.ValueType(key.indexed_value_type) for key in search.ALL}
+    return {key.name: IndexedValueType.ValueType(key.indexed_value_type) for key in search_attributes.ALL}
 
 
 async def ensure_search_attributes(client: Client, *, create: bool = True) -> tuple[str, ...]:

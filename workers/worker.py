@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import signal
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -46,13 +46,14 @@ class Role(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Serving:
     """One task queue with what is served on it. `slots`: activities at once, which is the limit on concurrent acts. guards: what
-    is asked before each of them, last of all."""
+    is asked before each of them, last of all. without_temporal: what goes on while Temporal is away, until it is cancelled."""
 
     queue: str
     workflows: Sequence[type] = ()
     activities: Sequence[Callable[..., Any]] = ()
     slots: int = 50
     guards: Sequence[Interceptor] = ()
+    without_temporal: Callable[[], Coroutine[Any, Any, None]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +104,7 @@ def build(
             *around,
             Liveness(),
             ContinuationGuard(_types(serving.workflows)),
-            CommandGuard(required=settings.words == "verified"),
+            CommandGuard(required=settings.commands == "verified"),
         ]
         if serving.workflows
         else [*around, Liveness(), ClockGuard(runtime().metric_meter), CallerGuard(), *serving.guards],

@@ -18,7 +18,7 @@ class VerifyRequest:
     command, "" for a command to a scanner."""
 
     cluster: str
-    spoken: NodeActionSpec
+    spec: NodeActionSpec
     action: ActionName
     use: str
     incident: str = ""
@@ -37,7 +37,7 @@ class Verification:
 class AttestationActivities(ActivityContract):
     """Served on `cluster.<name>`."""
 
-    @activity.defn(name="words.verify")
+    @activity.defn(name="commands.verify")
     @abstractmethod
     async def verify(self, request: VerifyRequest) -> Verification:
         """Read the object live, and note on it that it has been used.

@@ -13,9 +13,9 @@ from urllib.parse import quote
 
 from temporalio.common import TypedSearchAttributes, WorkflowIDConflictPolicy
 
-from activities.contracts import search
+from activities.contracts import search_attributes
 from policy.episode.messages import EpisodeInput, Kind, episode_id
-from policy.observation.spells import OBSERVATION
+from policy.history.spells import OBSERVATION
 from policy.values.display_text import without_calls
 
 SUMMARY_LENGTH = 200
@@ -98,7 +98,7 @@ def start_options(kind: Kind, request: EpisodeInput, *, page: str) -> StartOptio
         id=episode_id(cluster, node),
         id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
         **introduced(kind, cluster=cluster, node=node, reason=reason, requester=request.requester, page=page),
-        search_attributes=search.of_episode(kind, cluster=cluster, node=node, reason=reason),
+        search_attributes=search_attributes.of_episode(kind, cluster=cluster, node=node, reason=reason),
     )
 
 

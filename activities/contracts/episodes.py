@@ -11,9 +11,11 @@ from enum import StrEnum
 from temporalio import activity
 
 from activities.contracts import ActivityContract
-from policy.episode.messages import FencingInput, Kind, Observation, RemediationInput
+from policy.episode.messages import FencingInput, Kind, RemediationInput, SeenNode
+from policy.episode.modes import ClusterModes
 from policy.episode.permits import PermitAnswer, PermitRequest, PortionAnswer, PortionRequest
-from policy.observation.spells import ScannerSpells
+from policy.history.spells import ScannerSpells
+from policy.scan.pauses import Pauses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,21 +111,24 @@ class FoundOpen:
     earlier: whether another scanner of the cluster ran before the one that asks; former: the run of the last of those, "" where
     none is known. repaired: whether that one repaired by itself: its memo says so, or it was of a version without modes and an
     episode of the cluster ever was. An episode alone is no sign of it, since a person may ask for one (S52). None where an older
-    version answers.
+    version answers. modes, pauses: what people had set when it ended, and ended: when that was.
     """
 
     nodes: tuple[str, ...]
     earlier: bool = False
     repaired: bool | None = None
     former: str = ""
+    ended: datetime | None = None
+    modes: ClusterModes | None = None
+    pauses: Pauses = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotifyRequest:
-    """Observations to send to the open episodes of their nodes."""
+    """What was seen of nodes, to send to their open episodes."""
 
     cluster: str
-    observations: tuple[Observation, ...]
+    seen_nodes: tuple[SeenNode, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,7 +210,7 @@ class EpisodeActivities(ActivityContract):
     @activity.defn(name="episodes.notify")
     @abstractmethod
     async def notify(self, request: NotifyRequest) -> NotifyResult:
-        """Signal the open episodes of these nodes. A signal carries the whole observation, so that a repetition is harmless.
+        """Signal the open episodes of these nodes. A signal carries all that was seen, so a repetition is harmless.
         Raises Unreachable."""
 
     @activity.defn(name="episodes.find-open")

@@ -108,6 +108,11 @@ CLOCK_AHEAD = Gauge(
     meaning="How far the worker's clock was ahead of Temporal's when it was given its last activity. More than 5 ahead or 3 "
     "behind, and it leaves its work to others.",
 )
+TEMPORAL_AWAY = Gauge(
+    name="nodewarden_temporal_away",
+    labels=(),
+    meaning="1 while Temporal does not answer this worker: nothing is begun, and data at risk is still warned of.",
+)
 EPISODE_PHASES = Counter(
     name="nodewarden_episode_phases",
     labels=("cluster", "kind", "phase"),

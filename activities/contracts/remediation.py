@@ -14,8 +14,8 @@ from temporalio import activity
 
 from activities.contracts import ActivityContract
 from activities.contracts.target import ActResult, LookRequest, LookResult, Target
-from policy.episode.messages import Need, Observation, Pinned, RemediationInput
-from policy.observation.offenders import NO_REPAIRS, FoundRepairs
+from policy.episode.messages import Need, Pinned, RemediationInput, SeenNode
+from policy.history.offenders import NO_REPAIRS, FoundRepairs
 from policy.remediation.failed_volumes import Failure, VolumeMessage
 from policy.remediation.ladder import EscalationStep
 from policy.values.object_refs import ObjectRef
@@ -42,7 +42,7 @@ class RemediationPin:
     control_plane: bool = False
     adopted_incident: str = ""
     adopted_paths: tuple[str, ...] = ()
-    observation: Observation | None = None
+    seen: SeenNode | None = None
     repairs: FoundRepairs = NO_REPAIRS
     healthy_delay: timedelta = timedelta(0)
     remembers: tuple[str, str] = ("", "")
@@ -278,11 +278,11 @@ class FailedVolumesRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedVolumes:
-    """The failure, and the time that its pods get for their eviction. said: the messages that show the failure."""
+    """The failure, and the time that its pods get for their eviction. messages: those that show the failure."""
 
     failure: Failure
     eviction_timeout: timedelta
-    said: tuple[VolumeMessage, ...] = ()
+    messages: tuple[VolumeMessage, ...] = ()
 
 
 class VolumeActivities(ActivityContract):

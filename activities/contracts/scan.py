@@ -13,7 +13,7 @@ from activities.contracts import ActivityContract
 from policy.episode.decisions import Decision
 from policy.episode.messages import Kind
 from policy.episode.modes import REPAIRS, ClusterModes
-from policy.observation.spells import ObservationRecord, Spell
+from policy.history.spells import ObservationRecord, Spell
 from policy.scan.admission import Refused
 from policy.scan.repeat_alarm import Repetition
 from policy.scan.scan_report import ScanReport, SeenVersion
@@ -38,7 +38,7 @@ class ScanRequest:
     that the scanner has seen; a cache that is behind catches up first or reports a stale view. holder: identity for the cluster
     Lease (Temporal address and namespace). work_in_hand: episodes are open or asked for, so the Lease is needed even without a
     policy. watching: nodes of open episodes and of held-off ones, observed even without our mark. notified: a stamp of the latest
-    observation that each of those episodes got (`policy.scan.report_builder.stamp_of`); if a report has no room for all nodes,
+    node as each of those episodes got it (`policy.scan.report_builder.stamp_of`); if a report has no room for all nodes,
     changed ones go first. begun: machines for which a preservation was begun or notified; none gets a place in its pool twice.
     in_flight, refusals: published beside what the scan itself sees; None: not known yet, and no check's status is written.
     halted: why nothing is begun, published on every check and in a metric (S44), "" while episodes may begin. need_person,
@@ -102,7 +102,7 @@ class RepetitionRequest:
 class RepetitionActivities(ActivityContract):
     """Served on `cluster.<name>`."""
 
-    @activity.defn(name="scan.tell-repetition")
+    @activity.defn(name="scan.publish-repetition")
     @abstractmethod
     async def publish_repetition(self, request: RepetitionRequest) -> None:
         """Write an Event `RepeatedFencing` on the Node and its NodeFence."""

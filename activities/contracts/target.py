@@ -1,4 +1,4 @@
-"""The activities on the node over the Kubernetes API: pin it, observe it, mark it, cordon it, free its workloads, restore it.
+"""The activities on the node over the Kubernetes API: pin it, look at it, mark it, cordon it, free its workloads, restore it.
 
 An activity that writes looks and writes with uid and resourceVersion preconditions. A `Look` is a live read.
 """
@@ -16,14 +16,14 @@ from activities.contracts import ActivityContract
 from policy.episode.drain import DrainOptions
 from policy.episode.fencing_requests import RequestAnswer
 from policy.episode.gate import DESTRUCTIVE, NEEDED, Operation
-from policy.episode.messages import EpisodeStatus, FencingInput, Need, Observation, OffProof, PathProof, Pinned, RecordEntry
+from policy.episode.messages import EpisodeStatus, FencingInput, Need, OffProof, PathProof, Pinned, RecordEntry, SeenNode
 from policy.episode.operator_commands import SealedCommand
 from policy.fence.kdump import KernelDead
 from policy.fence.plan import Chosen, CutStorage, FencingPlan
 from policy.fence.power import PowerAct
+from policy.history.offenders import NO_REPAIRS, FoundRepairs
 from policy.objects.marks import Added
 from policy.objects.nodes import Taint
-from policy.observation.offenders import NO_REPAIRS, FoundRepairs
 from policy.values.object_refs import ObjectRef
 
 # What people with kubectl see of an episode: its NodeFence, Events, and whether the node is proven off. No decision depends on
@@ -50,8 +50,8 @@ class EpisodeSnapshot:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedEvent:
     """A Kubernetes Event on the Node (for `kubectl describe node`), on its NodeFence, and on the Machine if `about` and its uid
-    name one. outcome: of an episode that has ended. words: how many commands people had given the episode by then: the same
-    problem after another command is published again."""
+    name one. outcome: of an episode that has ended. commands_given: how many people had given it by then: the same problem after
+    another command is published again."""
 
     reason: str
     message: str
@@ -59,7 +59,7 @@ class PublishedEvent:
     about: ObjectRef | None = None
     about_uid: str = ""
     outcome: str = ""
-    words: int = 0
+    commands_given: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,7 @@ class PinResult:
     adopted_incident: str = ""
     adopted_paths: tuple[str, ...] = ()
     """Paths that are cut by the mark; an earlier step of this same episode may have cut them."""
-    observation: Observation | None = None
+    seen: SeenNode | None = None
     added: Added | None = None
     repairs: FoundRepairs = NO_REPAIRS
     streams: bool | None = None
@@ -240,7 +240,7 @@ class LookResult:
     verdict: LookVerdict
     reason: str
     at: datetime
-    observation: Observation
+    seen: SeenNode
     until: datetime | None = None
     permitted: bool = True
     endpoints: tuple[str, ...] | None = None

@@ -30,7 +30,7 @@ from yarl import URL
 
 from activities.errors import ErrorType
 from activities.power.driver import Deadline, PowerError
-from activities.power.hiding import excerpt
+from activities.power.redaction import excerpt
 
 Result = TypeVar("Result")
 

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from activities.errors import ErrorType
-from activities.power.hiding import hidden
+from activities.power.redaction import hidden
 from policy.episode.messages import GivenUpReading, Reading, VolumeReading
 from policy.fence.drivers.contract import ParameterError
 from policy.fence.power import InterfaceGroups, PowerCapability, Quarantine

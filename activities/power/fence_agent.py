@@ -550,7 +550,7 @@ def _quoted(value: str) -> str:
 STATUS = {0: (PowerState.ON, rb"Status: ON"), 2: (PowerState.OFF, rb"Status: OFF")}
 """What a run of `status` must both end with and say. An interpreter that can't open its script ends with 2, which is off, too."""
 
-LONGEST_WORDS = 300
+LONGEST_MESSAGE = 300
 LISTED_FOR_PEOPLE = 20
 
 # Only ever a hint (every failure is status 1): they choose between types that all say that nothing was sent.
@@ -593,7 +593,7 @@ def failure_output(ended: Ended, hide: Callable[[str], str]) -> str:
     worth = [line for line in lines if line and not line.startswith("Please use")]
     # Of a crash the last line says what it was.
     chosen = worth[-1:] if worth and worth[0].startswith("Traceback") else worth[:2]
-    return " ".join(chosen)[:LONGEST_WORDS] or f"it ended with status {ended.returncode} and said nothing"
+    return " ".join(chosen)[:LONGEST_MESSAGE] or f"it ended with status {ended.returncode} and said nothing"
 
 
 def plugs_of(ended: Ended) -> Mapping[str, str] | None:

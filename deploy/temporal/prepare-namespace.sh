@@ -1,6 +1,6 @@
 #!/bin/sh
 # Creates nodewarden's namespace and the search attributes by which episodes are found. Harmless to repeat. Which attributes
-# there are: activities/contracts/search.py. Where: TEMPORAL_ADDRESS and TEMPORAL_NAMESPACE; how long ended episodes are kept: RETENTION.
+# there are: activities/contracts/search_attributes.py. Where: TEMPORAL_ADDRESS and TEMPORAL_NAMESPACE; how long ended episodes are kept: RETENTION.
 set -eu
 
 if ! temporal operator namespace describe --namespace "$TEMPORAL_NAMESPACE" >/dev/null 2>&1; then

@@ -51,7 +51,7 @@ def ways(node: str, consequences: Mapping[Verb, str], question: int) -> tuple[Ac
 
     return tuple(
         AcceptedCommand(
-            word=verb,
+            verb=verb,
             command=COMMANDS.get(verb, f"nodewarden {verb.value} {{node}}").format(node=node, question=question),
             consequence=consequence,
         )
@@ -62,7 +62,7 @@ def ways(node: str, consequences: Mapping[Verb, str], question: int) -> tuple[Ac
 def advice(accepted: Sequence[AcceptedCommand]) -> str:
     """A sentence with the commands for the person who is needed. accepted: the commands of its episode; those
     that repair nothing are left out."""
-    by_verb = {way.word: way for way in accepted}
+    by_verb = {way.verb: way for way in accepted}
     parts = [
         f"{before}`{way.command}`{between} {way.consequence}"
         for verb, before, between in _SENTENCE

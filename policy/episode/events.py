@@ -25,6 +25,7 @@ class When(StrEnum):
     CIRCUIT_BREAKER = "circuit-breaker"
     VIEW_STALE = "view-stale"
     NO_PERMIT = "no-permit"
+    TEMPORAL_AWAY = "temporal-away"
 
 
 class EventReason(StrEnum):
@@ -75,7 +76,7 @@ class EventReason(StrEnum):
     REPEATED_FENCING = "RepeatedFencing"
     """The same node for the same reason again and again (`policy/scan/repeat_alarm.py`)."""
     REPEATED_REPAIRS = "RepeatedRepairs"
-    """The same machine again and again, whatever its Node is called (`policy/observation/offenders.py`)."""
+    """The same machine again and again, whatever its Node is called (`policy/history/offenders.py`)."""
 
 
 WARNINGS = frozenset(

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 
 from policy.episode.gate import Operation
-from policy.episode.messages import Observation, OffProof, PathProof, Pinned, Reading, RestartProof
+from policy.episode.messages import OffProof, PathProof, Pinned, Reading, RestartProof, SeenNode
 from policy.fence.plan import FencingPlan, Freeing, PowerDevice
 from policy.fence.power import OF_POWER, RESTORING, PowerAct, PowerState, VolumeState
 from policy.objects.nodes import NodeView
@@ -159,7 +159,7 @@ def may_restore_path(*, consequences: bool, found_cut: bool, restart: RestartPro
 
 def restart_proven(
     pinned: Pinned,
-    observation: Observation,
+    seen: SeenNode,
     powered_on_at: datetime | None,
     *,
     boot_ids_before: Collection[str] = (),
@@ -170,15 +170,15 @@ def restart_proven(
     them counts. A node that has been Ready since before the power-on shows an older boot that we had not seen yet. If the pinned
     boot id is not known, any could be the old one: nothing is proven.
     """
-    if powered_on_at is None or not observation.present or not observation.boot_id or not pinned.boot_id:
+    if powered_on_at is None or not seen.present or not seen.boot_id or not pinned.boot_id:
         return None
-    if observation.boot_id == pinned.boot_id or observation.boot_id in boot_ids_before:
+    if seen.boot_id == pinned.boot_id or seen.boot_id in boot_ids_before:
         return None
-    ready_since = observation.ready_since if observation.ready else None
+    ready_since = seen.ready_since if seen.ready else None
     if ready_since is not None and ready_since <= powered_on_at - CLOCK_TOLERANCE:
         return None
-    seen_at = max(powered_on_at, observation.ready_since or powered_on_at)
-    return RestartProof(boot_id=observation.boot_id, previous_boot_id=pinned.boot_id, seen_at=seen_at)
+    seen_at = max(powered_on_at, seen.ready_since or powered_on_at)
+    return RestartProof(boot_id=seen.boot_id, previous_boot_id=pinned.boot_id, seen_at=seen_at)
 
 
 def _reads_off_after(reading: Reading, moment: datetime) -> bool:
@@ -191,7 +191,7 @@ def _reads_off_after(reading: Reading, moment: datetime) -> bool:
 
 
 def licenses(
-    looked: Operation, act: PowerAct, pinned: Pinned, seen: Observation, *, devices_compared: bool, preserving: bool = False
+    looked: Operation, act: PowerAct, pinned: Pinned, seen: SeenNode, *, devices_compared: bool, preserving: bool = False
 ) -> bool:
     """looked: the operation of the look. devices_compared: the devices configured now were compared with the pinned ones.
     preserving: a preservation asks, to which the machine's power is no business (S21).
@@ -206,7 +206,7 @@ def licenses(
     return looked is Operation.DISRUPT and devices_compared and not _is_blank(pinned, seen, act)
 
 
-def _is_blank(pinned: Pinned, seen: Observation, act: PowerAct) -> bool:
+def _is_blank(pinned: Pinned, seen: SeenNode, act: PowerAct) -> bool:
     """Whether the pin has no identity to compare with a device's identity and other Nodes' claims (S9, S39). Only the last act,
     termination, may come after its Node is gone."""
     if not seen.present:
@@ -220,7 +220,7 @@ def _is_blank(pinned: Pinned, seen: Observation, act: PowerAct) -> bool:
 # `activities/cluster/` pins; the workflows decide what follows from a difference (`TargetChanged`, `replaced`).
 
 
-def same_machine(pinned: Pinned, seen: NodeView | Observation) -> bool:
+def same_machine(pinned: Pinned, seen: NodeView | SeenNode) -> bool:
     """Whether a Node object, perhaps a new one, stands for the pinned machine.
 
     The same providerID and system UUID are the same machine, with any uid of the object. Fields that one side does not know are
@@ -238,7 +238,7 @@ def same_machine(pinned: Pinned, seen: NodeView | Observation) -> bool:
 
 def compare_identity(
     pinned: Pinned,
-    observation: Observation,
+    seen: SeenNode,
     *,
     destructive: bool,
     endpoints: Collection[str] | None = None,
@@ -257,17 +257,17 @@ def compare_identity(
         return f"fence endpoints: pinned {_listed(pinned.endpoints)}, now {_listed(endpoints)}"
     if levels is not None and pinned.levels and {*map(frozenset, levels)} != {*map(frozenset, pinned.levels)}:
         return f"power levels: pinned {_each(pinned.levels)}, now {_each(levels)}"
-    if not observation.present:
+    if not seen.present:
         return f"the Node object is gone: pinned uid {pinned.uid}" if destructive and pinned.uid else ""
     if not destructive:
-        vanished = not observation.provider_id
-        return "" if vanished else _difference("providerID", pinned.provider_id, observation.provider_id)
+        vanished = not seen.provider_id
+        return "" if vanished else _difference("providerID", pinned.provider_id, seen.provider_id)
     if machine_uids is not None and (gone := set(pinned.machine_uids) - set(machine_uids)):
         return f"Machine uid: pinned {_listed(gone)}, now {_listed(machine_uids)}"
     return (
-        _difference("uid", pinned.uid, observation.uid)
-        or _difference("providerID", pinned.provider_id, observation.provider_id)
-        or _difference("systemUUID", pinned.system_uuid.casefold(), observation.system_uuid.casefold())
+        _difference("uid", pinned.uid, seen.uid)
+        or _difference("providerID", pinned.provider_id, seen.provider_id)
+        or _difference("systemUUID", pinned.system_uuid.casefold(), seen.system_uuid.casefold())
     )
 
 

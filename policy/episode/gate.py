@@ -225,7 +225,7 @@ class Objection:
     """One reason not to act. rule: the row's name. until: when it ends by itself, None if that is not known."""
 
     rule: str
-    words: str
+    reason: str
     weight: Weight = Weight.VETOED
     until: datetime | None = None
 
@@ -303,7 +303,7 @@ class Rule:
             return None
         if isinstance(answer, Objection):
             return replace(answer, rule=self.name)
-        return Objection(rule=self.name, words=answer, weight=Weight.NOT_LICENSED if operation in self.passes else self.weight)
+        return Objection(rule=self.name, reason=answer, weight=Weight.NOT_LICENSED if operation in self.passes else self.weight)
 
 
 def objection(seen: Seen, operation: Operation, by: By, now: datetime) -> Objection | None:
@@ -323,7 +323,7 @@ def of_control_plane(needed: ControlPlaneObjection | None) -> Objection | None:
     if needed is None:
         return None
     weight = Weight.VETOED if needed.rule is BlockingRule.LAST_MEMBER else Weight.NOT_LICENSED
-    return Objection(rule="control plane", words=f"the control plane can't do without it: {needed.why}", weight=weight)
+    return Objection(rule="control plane", reason=f"the control plane can't do without it: {needed.why}", weight=weight)
 
 
 def unblocks(rule: str) -> str:
@@ -348,7 +348,7 @@ def _need_gone(seen: Seen, _now: datetime) -> Answer:
 
 
 def _unread(what: str) -> Objection:
-    return Objection(rule="", words=f"{what} was not read", weight=Weight.NOT_LICENSED)
+    return Objection(rule="", reason=f"{what} was not read", weight=Weight.NOT_LICENSED)
 
 
 def _cluster_lease(seen: Seen, _now: datetime) -> Answer:
@@ -363,7 +363,7 @@ def _node_lease(seen: Seen, _now: datetime) -> Answer:
     if seen.lease is None:
         return _unread("the node's lease")
     words = f"the node's lease is held by {seen.lease!r}"
-    return Objection(rule="", words=words, until=seen.lease_until) if seen.lease else None
+    return Objection(rule="", reason=words, until=seen.lease_until) if seen.lease else None
 
 
 def _of_machines(words: Callable[[Seen, tuple[MachineView, ...]], str]) -> Callable[[Seen, datetime], Answer]:
@@ -447,7 +447,7 @@ def _mode(seen: Seen, _now: datetime) -> Answer:
     if seen.mode is None or seen.mode.mode is Mode.REPAIR:
         return None
     weight = Weight.VETOED if seen.mode.mode is Mode.OBSERVE else Weight.NOT_LICENSED
-    return Objection(rule="", words=str(seen.mode), weight=weight)
+    return Objection(rule="", reason=str(seen.mode), weight=weight)
 
 
 def _mode_unread(seen: Seen, _now: datetime) -> Answer:

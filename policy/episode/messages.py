@@ -51,7 +51,7 @@ class Need:
     """Why an episode exists. since: when the node became unhealthy; None if not known. cause: what is wrong with the node, as one
     stable word (`ReadyUnknown`); "" if a person asks. check: the health check or object that asks; object_uid: its uid, because
     another object of the same name is another need. delegate: the controller that asked us to act and may therefore hold the
-    node's lease. word: the person's request, if Kubernetes attests it."""
+    node's lease. command: the person's request, if Kubernetes attests it."""
 
     kind: NeedKind = NeedKind.PERSON
     reason: str = ""
@@ -61,7 +61,7 @@ class Need:
     cause: str = ""
     object_uid: str = ""
     delegate: str = ""
-    word: SealedCommand | None = None
+    command: SealedCommand | None = None
 
     @property
     def check_key(self) -> str:
@@ -488,7 +488,7 @@ class EpisodeResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observation:
+class SeenNode:
     """The node of an episode, as a scan or a live look has seen it. present False: the Node object is gone.
 
     incident: of the mark that it carries ("" for none), so that a mark without an open episode is noticed. unhealthy: a check

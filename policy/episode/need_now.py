@@ -32,7 +32,7 @@ class NeedSeen:
 
     preserving: the caller is the preservation that holds the node. held_by: what holds the node, as text. deletes_it: the
     calling episode itself deletes the Machine. takeover: a request that another controller has taken up is carried out all the
-    same. unheard: why a person's request does not count, "" if it does.
+    same. unattested: why a person's request does not count, "" if it does.
     """
 
     node: NodeView | None = None
@@ -42,7 +42,7 @@ class NeedSeen:
     held_by: str = ""
     deletes_it: bool = False
     takeover: bool = False
-    unheard: str = ""
+    unattested: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,16 +61,16 @@ def need_now(need: Need, seen: NeedSeen, now: datetime) -> NeedNow:
     """Whether the need still stands."""
     match need.kind:
         case NeedKind.PERSON:
-            return _says(Weight.NOT_LICENSED, seen.unheard) if seen.unheard else STANDS
+            return _against(Weight.NOT_LICENSED, seen.unattested) if seen.unattested else STANDS
         case NeedKind.CLEAN_UP:
             if seen.node is not None and not seen.node.ready:
-                return _says(Weight.VETOED, "the node is not Ready: its marks are no mere left-overs")
+                return _against(Weight.VETOED, "the node is not Ready: its marks are no mere left-overs")
             return STANDS
         case NeedKind.PRESERVATION:
             if seen.node is None or not preserved_as_failed(seen.node):
-                return _says(Weight.NEED_GONE, "its Node does not say that it is kept as failed")
+                return _against(Weight.NEED_GONE, "its Node does not say that it is kept as failed")
             if not seen.preserving:
-                return _says(Weight.VETOED, f"the machine is kept, and only its preservation may cut it off; {seen.held_by}")
+                return _against(Weight.VETOED, f"the machine is kept, and only its preservation may cut it off; {seen.held_by}")
             return STANDS
         case NeedKind.CHECK:
             return _of_check(need, seen, now)
@@ -78,36 +78,36 @@ def need_now(need: Need, seen: NeedSeen, now: datetime) -> NeedNow:
             return _of_request(need, seen)
 
 
-def _says(weight: Weight, words: str) -> NeedNow:
-    return NeedNow(objection=Objection(rule="need", words=words, weight=weight))
+def _against(weight: Weight, reason: str) -> NeedNow:
+    return NeedNow(objection=Objection(rule="need", reason=reason, weight=weight))
 
 
 def _of_request(need: Need, seen: NeedSeen) -> NeedNow:
     key = need.check.key if need.check else "the object"
     if seen.asking is None or is_another(seen.asking, need.object_uid):
-        return _says(Weight.NEED_GONE, f"{key} was deleted")
+        return _against(Weight.NEED_GONE, f"{key} was deleted")
     if withdrawn := why_withdrawn(seen.asking):
-        return _says(Weight.NEED_GONE, f"{key}: {withdrawn}")
+        return _against(Weight.NEED_GONE, f"{key}: {withdrawn}")
     if is_taken_up(seen.asking) and not seen.takeover:
-        return _says(Weight.VETOED, f"{key} is in the hands of the controller that it is made for")
+        return _against(Weight.VETOED, f"{key} is in the hands of the controller that it is made for")
     return NeedNow(unhealthy=True)
 
 
 def _of_check(need: Need, seen: NeedSeen, now: datetime) -> NeedNow:
     key = need.check.key if need.check else "the health check"
     if seen.asking is None or seen.asking["metadata"].get("deletionTimestamp"):
-        return _says(Weight.NEED_GONE, f"{key} was deleted")
+        return _against(Weight.NEED_GONE, f"{key} was deleted")
     try:
         check = parse(seen.asking)
     except PolicyError as error:
-        return _says(Weight.NOT_LICENSED, f"{key} can no longer be read: {error}")
+        return _against(Weight.NOT_LICENSED, f"{key} can no longer be read: {error}")
     rules = rules_of(check)
     targets = [each for each in seen.targets if rules.covers(each)]
     for each in targets if seen.deletes_it else ():
         # An earlier step of this episode asked for the deletion, which got stuck: that is no reason against the next step.
         each.machine = replace(each.machine, deleting=False) if each.machine is not None else None
     if not targets:
-        return _says(Weight.NEED_GONE, f"{key} no longer selects the node")
+        return _against(Weight.NEED_GONE, f"{key} no longer selects the node")
     # As for a scan, one Machine that needs it is enough.
     found = (_of_target(need, check, rules, each, now) for each in targets)
     return min(found, key=lambda each: _FIRST[each.objection.weight if each.objection is not None else None])
@@ -116,15 +116,15 @@ def _of_check(need: Need, seen: NeedSeen, now: datetime) -> NeedNow:
 def _of_target(need: Need, check: HealthCheck, rules: Rules, target: JudgedTarget, now: datetime) -> NeedNow:
     key = check.ref.key
     if check.cluster_name and target.cluster is None:
-        return _says(Weight.VETOED, f"{key}: there is no Cluster {check.cluster_name}")
+        return _against(Weight.VETOED, f"{key}: there is no Cluster {check.cluster_name}")
     verdict = rules.judge(target, now)
     if need_gone(need, verdict):
-        return _says(Weight.NEED_GONE, f"{key} finds the node healthy")
+        return _against(Weight.NEED_GONE, f"{key} finds the node healthy")
     found = NeedNow(unhealthy=verdict.calls_for_action, soon=verdict.health is Health.SOON)
     paused = check.paused or (target.cluster.paused if target.cluster is not None else "")
     if paused:
-        return replace(found, objection=Objection(rule="need", words=f"{key} is paused: {paused}"))
+        return replace(found, objection=Objection(rule="need", reason=f"{key} is paused: {paused}"))
     if not verdict.calls_for_action or verdict.health is not Health.UNHEALTHY:
         # Its time runs anew, or a person objects: the need is not gone, but the act has to wait.
-        return replace(found, objection=Objection(rule="need", words=f"{key}: {verdict.message or verdict.reason}"))
+        return replace(found, objection=Objection(rule="need", reason=f"{key}: {verdict.message or verdict.reason}"))
     return found

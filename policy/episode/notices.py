@@ -38,6 +38,7 @@ SEVERITIES: Mapping[When, Severity] = {
     When.HALTED: Severity.WARNING,
     When.CIRCUIT_BREAKER: Severity.CRITICAL,
     When.VIEW_STALE: Severity.CRITICAL,
+    When.TEMPORAL_AWAY: Severity.CRITICAL,
     When.NO_PERMIT: Severity.WARNING,
     When.ENDED: Severity.WARNING,
 }
@@ -55,7 +56,7 @@ class KnownNode:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
     """One notification. subject: an incident, or another text that distinguishes it from an equal one. outcome: of an episode
-    that has ended. waited: how long an episode has waited for a person already. words: how many commands people had given it by
+    that has ended. waited: how long an episode has waited for a person already. commands_given: how many people had given it by
     then. known: None if the node is gone or not seen yet, or if the notice is about no node. over: the state of an earlier
     notice is over. link: the page that shows it, "" for none."""
 
@@ -66,7 +67,7 @@ class Notice:
     node: str = ""
     outcome: str = ""
     waited: timedelta = timedelta(0)
-    words: int = 0
+    commands_given: int = 0
     known: KnownNode | None = None
     over: bool = False
     link: str = ""
@@ -91,7 +92,7 @@ class Notice:
     @property
     def repetition_key(self) -> tuple[str | int, ...]:
         """A key that is equal for repetitions of the same notice."""
-        return (self.when, self.cluster, self.subject, self.text, self.words)
+        return (self.when, self.cluster, self.subject, self.text, self.commands_given)
 
     @property
     def thread(self) -> str:

@@ -3,7 +3,7 @@
 Kubernetes can attest a command: the person creates a `NodeAction` (deploy/crds), the API server compares its `requestedBy` with
 the caller and asks its own authorizer whether the caller may (deploy/people.yaml), and the command names that object. No token
 travels. Here is what the object has to say, and what the server has to enforce for it to count;
-`activities/cluster/acts/attestation.py` reads both live.
+`activities/cluster/acts/node_actions.py` reads both live.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SETTLED = timedelta(seconds=15)
 NAMESPACE = "nodewarden"
 """NodeActions count in this namespace only."""
 
-SAID_LABEL = "nodewarden.io/said"
+SENT_LABEL = "nodewarden.io/sent"
 """On NodeActions that the command line has created; it sends their command itself."""
 
 CIRCUIT_BREAKER = "circuit-breaker"
@@ -115,7 +115,7 @@ class NodeActionSpec:
     nodes: tuple[str, ...] = ()
     selector: str = ""
 
-    def spec(self, requested_by: str) -> dict[str, Any]:
+    def to_dict(self, requested_by: str) -> dict[str, Any]:
         """The object's spec, without what is not given."""
         given = {
             "node": self.node,
@@ -143,7 +143,7 @@ class AcceptedCommand:
     """A command that an episode accepts in its present state. command: as it is written on the command line. consequence: what
     follows from it."""
 
-    word: Verb
+    verb: Verb
     command: str
     consequence: str
 
@@ -153,7 +153,7 @@ class SealedCommand:
     """A command as a cluster worker has verified it. action: the NodeAction's uid. seal: by it, cluster workers recognize the
     command."""
 
-    spoken: NodeActionSpec
+    spec: NodeActionSpec
     action: str
     speaker: str
     seal: str = ""
@@ -185,7 +185,7 @@ class CommandAuthor:
         return name in {self.by, self.owner, bare_name(self.owner)}
 
 
-def spoken_of(spec: Mapping[str, Any]) -> NodeActionSpec:
+def read_spec(spec: Mapping[str, Any]) -> NodeActionSpec:
     """What a NodeAction says. Raises ValueError that names the field."""
     until, hold = spec.get("until"), spec.get("for")
     if until and moment_of(until) is None:
@@ -211,9 +211,9 @@ def spoken_of(spec: Mapping[str, Any]) -> NodeActionSpec:
     )
 
 
-def difference(word: NodeActionSpec, found: NodeActionSpec) -> str:
+def difference(command: NodeActionSpec, found: NodeActionSpec) -> str:
     """The first field in which a NodeAction differs from the command that names it, "" if they are equal."""
-    there, wanted = found.spec(""), word.spec("")
+    there, wanted = found.to_dict(""), command.to_dict("")
     return next((name for name in sorted({*there, *wanted}) if there.get(name) != wanted.get(name)), "")
 
 

@@ -37,7 +37,7 @@ class Permit:
     workflow_id: str
     incident: str
     kind: Kind
-    holding: PermitState
+    state: PermitState
     granted_at: datetime
     provider_id: str = ""
     zone: str = ""

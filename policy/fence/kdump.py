@@ -74,7 +74,7 @@ class Kdump(StrEnum):
     AWAITED = "awaited"
     DUMPING = "dumping"
     ENDED = "ended"
-    NOT_HEARD = "not-heard"
+    SILENT = "silent"
     DEAF = "deaf"
     OVERDUE = "overdue"
 
@@ -94,18 +94,18 @@ class KernelDead:
     node stopped being Ready or the episode began.
 
     It licenses freeing the node's pods for moments (`STILL_DEAD` from `last` on), if the configuration trusts the network; it is
-    never `off proven`. `last` and `heard_at` are by the clock of the listener. seal: as in a KdumpReading.
+    never `off proven`. `last` and `read_at` are by the clock of the listener. seal: as in a KdumpReading.
     """
 
     address: str
     messages: int
     last: datetime
-    heard_at: datetime
+    read_at: datetime
     after: datetime
     seal: str = field(default="", compare=False)
 
     def __str__(self) -> str:
-        messages = f"{self.messages} messages from {self.address}, the last one {_ago(self.heard_at - self.last)}"
+        messages = f"{self.messages} messages from {self.address}, the last one {_ago(self.read_at - self.last)}"
         return f"kernel dead (fence_kdump, trusted network): {messages}"
 
 
@@ -134,7 +134,7 @@ def kdump_wait(
     # Messages from before the listener began are not known.
     window = rule.window - (reading.at - max(began, reading.listening))
     answer = _until(Kdump.AWAITED, min(window, left), "no kdump message was heard")
-    return answer if answer.wait else KdumpAnswer(state=Kdump.NOT_HEARD, wait=answer.wait, reason=answer.reason)
+    return answer if answer.wait else KdumpAnswer(state=Kdump.SILENT, wait=answer.wait, reason=answer.reason)
 
 
 def kernel_dead(
@@ -157,7 +157,7 @@ def kernel_dead(
         address=reading.address,
         messages=reading.messages,
         last=reading.last,
-        heard_at=reading.at,
+        read_at=reading.at,
         after=max(not_ready_since, began),
         seal=reading.seal,
     )
@@ -168,7 +168,7 @@ def dead_stands(proof: KernelDead, *, not_ready_since: datetime | None, addresse
     """Whether a proof is whole: from an address of the node, later than NotReady, and young when it was read (S1)."""
     ours = {normal_address(address) for address in addresses} - {""}
     is_of_this_crash = not_ready_since is not None and not_ready_since <= proof.after < proof.last
-    return is_of_this_crash and proof.address in ours and timedelta(0) <= proof.heard_at - proof.last <= STILL_DEAD
+    return is_of_this_crash and proof.address in ours and timedelta(0) <= proof.read_at - proof.last <= STILL_DEAD
 
 
 def normal_address(address: str) -> str:

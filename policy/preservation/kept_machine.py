@@ -242,7 +242,7 @@ class Held:
 #
 # Kept change by change, so that no look at all machines is needed; `activities/cluster/report/alarms.py` notifies people.
 
-WORDS = frozenset({PRESERVE_ANNOTATION, PRESERVE_FOR_ANNOTATION, ISOLATE_ANNOTATION})
+WISHES = frozenset({PRESERVE_ANNOTATION, PRESERVE_FOR_ANNOTATION, ISOLATE_ANNOTATION})
 """The annotations of Node or Machine that may have a meaningless value."""
 
 
@@ -264,7 +264,7 @@ class Mistakes:
         return iter(list(self._known.values()))
 
     def look(self, held: Held | None, key: str, ref: ObjectRef | None) -> None:
-        """A machine as last seen, None for one that is gone or has none of the `WORDS`. ref: its Machine, None for a Node
+        """A machine as last seen, None for one that is gone or has none of the `WISHES`. ref: its Machine, None for a Node
         alone."""
         found = _mistake(held, ref) if held is not None else None
         if found == self._known.get(key):

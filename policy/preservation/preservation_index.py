@@ -26,7 +26,7 @@ from policy.preservation.kept_machine import (
     EXPIRY_ANNOTATION,
     PRIORITY_OURS,
     SCALE_DOWN_DISABLED_OURS,
-    WORDS,
+    WISHES,
     Held,
     MachinePhase,
     Mistakes,
@@ -354,9 +354,9 @@ class PreservationIndex:
         if action is PreservationAction.NONE and (differs.nothing or not (stands or held.ended)):
             return None
         entry = self._machines.get(held.key)
-        told = f"{action.value} {decision.intent.value} {held.failed}"
+        shown = f"{action.value} {decision.intent.value} {held.failed}"
         if action is not PreservationAction.PRESERVE:  # until it is written, the end of a new one moves on, which is no change
-            told += f" {decision.expiry} {differs}"
+            shown += f" {decision.expiry} {differs}"
         return PreservationNeed(
             victim=held.victim,
             machine=entry.ref if entry is not None else None,
@@ -365,7 +365,7 @@ class PreservationIndex:
             released=decision.reason if decision.automatic is Automatic.RELEASED else "",
             unhealthy=held.failed if held.failed and not self._says_failed(held.key) else "",
             reason=decision.reason,
-            stamp=hashlib.sha256(told.encode()).hexdigest()[:12],
+            stamp=hashlib.sha256(shown.encode()).hexdigest()[:12],
             going=held.deleting,
         )
 
@@ -447,9 +447,9 @@ class PreservationIndex:
 
     def _note_mistakes(self, key: str, entry: _Entry | None, node: NodeView | None) -> None:
         """Hardly any machine has such an annotation: only for those a snapshot is made."""
-        on_node = node is not None and not WORDS.isdisjoint(node.annotations)
+        on_node = node is not None and not WISHES.isdisjoint(node.annotations)
         if entry is not None:
-            annotated = on_node or not WORDS.isdisjoint(entry.held.annotations)
+            annotated = on_node or not WISHES.isdisjoint(entry.held.annotations)
             self.mistakes.look(replace(entry.held, node=node) if annotated else None, key, entry.ref)
         else:
             alone = node if node is not None and node.name not in self._machine_of else None

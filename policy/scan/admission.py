@@ -14,7 +14,7 @@ from datetime import datetime
 
 from policy.checks.circuit_breakers import OpenReason
 from policy.checks.fence_policies import PowerMoment
-from policy.episode.messages import NeedKind, Observation
+from policy.episode.messages import NeedKind, SeenNode
 from policy.episode.operator_commands import CIRCUIT_BREAKER
 from policy.episode.permits import Permit, PermitAnswer, PermitDecision, PermitRequest, PermitState, Replacing
 from policy.remediation.ladder import removes
@@ -163,8 +163,8 @@ def answer_request(
 def _asking(report: ScanReport | None, request: PermitRequest, room: Occupancy, counted_under: Collection[str]) -> Applicant:
     identity = Identity(request.node, request.node_uid, request.provider_id)
     mine = [each for each in room.holders(identity) if each.incident == request.incident]
-    holds = any(each.holding is not PermitState.PARKED for each in mine)
-    seen = report.observations if report is not None else ()
+    holds = any(each.state is not PermitState.PARKED for each in mine)
+    seen = report.seen_nodes if report is not None else ()
     checks = checks_of(report, request.node) if report is not None else None
     return Applicant(
         asker=Asker.HOLDER if holds else Asker.PERSON if request.by_person else Asker.EPISODE,
@@ -189,7 +189,7 @@ def quorum_objection(report: ScanReport, permits: Iterable[Permit], permit: Perm
     (S15), "" where it may. A node that is not known to be a member or not is treated as one."""
     if permit.control_plane is False:
         return ""
-    seen = next((each for each in report.observations if each.node == permit.node), None)
+    seen = next((each for each in report.seen_nodes if each.node == permit.node), None)
     member = Applicant(
         asker=Asker.HOLDER,
         node=permit.node,
@@ -209,7 +209,7 @@ def room_in_scopes(report: ScanReport, permits: Iterable[Permit], node: str) -> 
     return not Occupancy(report, others, cap=0).full_group(groups_of(report, node))
 
 
-def orphans(observations: Iterable[Observation], known_open: Collection[str]) -> tuple[Observation, ...]:
+def orphans(seen_nodes: Iterable[SeenNode], known_open: Collection[str]) -> tuple[SeenNode, ...]:
     """Nodes that are well, but carry the mark of an incident that is not open: candidates for a clean-up (S35).
 
     A node that is not Ready, or that has a timeout running, is left alone: if it stays so it gets an episode, which adopts the
@@ -218,7 +218,7 @@ def orphans(observations: Iterable[Observation], known_open: Collection[str]) ->
     """
     return tuple(
         seen
-        for seen in sorted(observations, key=lambda seen: seen.node)
+        for seen in sorted(seen_nodes, key=lambda seen: seen.node)
         if seen.present and seen.incident and not seen.mark_problem and seen.incident not in known_open
         and seen.ready and not seen.unhealthy and not seen.soon and not seen.preserved
     )  # fmt: skip

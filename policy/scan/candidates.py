@@ -124,7 +124,7 @@ def _rank(snapshot: LedgerSnapshot, watching: frozenset[str]) -> tuple[list[_Ran
         choice = _under_which(snapshot, opinions, offended)
         alone = left_alone(snapshot, victim, choice.key, exempt=snapshot.exempt.kept.get(name, ""))
         if alone is not None:
-            choice = replace(choice, refused=alone.words, vetoed_by=alone.rule)
+            choice = replace(choice, refused=alone.reason, vetoed_by=alone.rule)
         for other in offended:
             if other != choice.key:
                 waiting[other][choice.key] += 1
@@ -223,7 +223,7 @@ def judged_by_objects(snapshot: LedgerSnapshot, victim: str, key: str = "") -> A
         groups=tuple(group for node in nodes for group in snapshot.groups.groups_of(node)),
         needs_closed=tuple(dict.fromkeys((key, *covering))) if key else (),
         spends=_healthy_under(snapshot, victim) if key else (),
-        impossible=alone.words if alone is not None else "",
+        impossible=alone.reason if alone is not None else "",
         vetoed_by=alone.rule if alone is not None else "",
     )
 
@@ -273,7 +273,7 @@ def why_not_asked_for(snapshot: LedgerSnapshot, request: FencingRequest) -> str:
     if target is None:
         return f"{request.ref.key} is about node {request.node}, which does not exist"
     alone = left_alone(snapshot, request.node, exempt=snapshot.exempt.kept.get(request.node, ""))
-    return request.problem or target.unreadable or (alone.words if alone is not None else "")
+    return request.problem or target.unreadable or (alone.reason if alone is not None else "")
 
 
 def gives_the_remedy(snapshot: LedgerSnapshot, victim: str) -> str:

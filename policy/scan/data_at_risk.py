@@ -145,11 +145,11 @@ class _Incident:
         "deadline",
         "looked_at",
         "node",
+        "notified_at",
         "patience",
         "pods",
         "requested",
         "since",
-        "told_at",
         "tried",
         "uid",
     )
@@ -164,7 +164,7 @@ class _Incident:
         self.patience: timedelta | None = None
         self.pods: frozenset[str] = frozenset()
         self.deadline: datetime | None = None
-        self.told_at: datetime | None = None
+        self.notified_at: datetime | None = None
         self.counted = False
 
 
@@ -331,7 +331,7 @@ class DataAtRisk:
         """People have been notified; again after `repeat`."""
         incident = self._incidents.get(node)
         if incident is not None:
-            incident.told_at, incident.counted = at, False
+            incident.notified_at, incident.counted = at, False
             self._looks.drop(node)  # a look could only bring the notification forward
             self._notifications.put(node, later(at, self.repeat))
 
@@ -389,9 +389,9 @@ class DataAtRisk:
 
     def _set_deadline(self, incident: _Incident) -> None:
         incident.deadline = deadline(incident.since, incident.requested, incident.patience, margin=self._margin)
-        if incident.told_at is None:
+        if incident.notified_at is None:
             self._notifications.put(incident.node, incident.deadline)
 
     def _plan_look(self, incident: _Incident, moment: datetime) -> None:
-        if incident.told_at is None:
+        if incident.notified_at is None:
             self._looks.put(incident.node, moment)

@@ -21,8 +21,9 @@ from policy.remediation.strategies import Action
 from policy.scan.candidates import gives_the_remedy, in_turn, judged_by_objects
 from policy.scan.ledger_snapshot import LedgerSnapshot
 from policy.scan.permit_rules import AdmissionRefusal, ObjectLimits, objections
-from policy.scan.report_builder import notices, overlapping
+from policy.scan.report_builder import counted_by_mode, notices, overlapping, within_modes
 from policy.values.display_text import some_of
+from policy.values.mode import Mode
 from policy.values.object_refs import Dialect
 
 LONGEST_PAUSE = timedelta(hours=1)
@@ -62,7 +63,8 @@ class TargetEvaluation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckEvaluation:
-    """One check with all its verdicts, sorted by target. next_look: how soon anything can change without a new object."""
+    """One check with all its verdicts, sorted by target. next_look: how soon anything can change without a new object. modes: how
+    many targets are in which."""
 
     check: HealthCheck
     counts: Counts
@@ -71,6 +73,12 @@ class CheckEvaluation:
     verdicts: tuple[TargetEvaluation, ...]
     next_look: timedelta | None
     warnings: tuple[str, ...] = ()
+    modes: tuple[tuple[Mode, int], ...] = ()
+
+    @property
+    def may_act(self) -> tuple[bool, str, str]:
+        """Whether it may act, the reason, and a sentence, as a report has them."""
+        return within_modes(self.breaker.allowed, self.breaker.reason.value, self.breaker.message, self.modes)
 
 
 def evaluate(snapshot: LedgerSnapshot, keys: Collection[str] | None = None) -> tuple[CheckEvaluation, ...]:
@@ -105,6 +113,7 @@ def _evaluate(snapshot: LedgerSnapshot, key: str, guard: _ControlPlaneGuard, ove
         verdicts=tuple(judged),
         next_look=_next_look(snapshot.now, check, breaker, storm, judged),
         warnings=warnings,
+        modes=counted_by_mode(snapshot, key),
     )
 
 

@@ -306,7 +306,7 @@ class Ledger:
         spells: Collection[str] = (),
     ) -> ReportParts:
         """The parts of a report now. watching: nodes of open episodes, observed even without our mark and even when they are
-        gone. notified: the stamp of the last observation that each episode has been sent, by node. spells: nodes with an open
+        gone. notified: the stamp of the node as each episode was last sent it, by node. spells: nodes with an open
         spell."""
         known, names = replace(self.known(now), exempt=exempt), self.names()
         return build_report_parts(

@@ -220,7 +220,7 @@ class Occupancy(ObjectLimits):
     ) -> None:
         self.report = report
         self.permits = tuple(permits)
-        self.counted = [permit for permit in self.permits if permit.holding is not PermitState.PARKED]
+        self.counted = [permit for permit in self.permits if permit.state is not PermitState.PARKED]
         self.reserved: list[Candidate] = []
         self.ahead = ahead
         self.now = now
@@ -248,7 +248,7 @@ class Occupancy(ObjectLimits):
         for candidate in report.candidates:
             if self.holders(Identity(candidate.node, candidate.uid, candidate.provider_id)):
                 self._spent.update(candidate.healthy_under)
-        marks = {seen.node: seen.incident for seen in report.observations}
+        marks = {seen.node: seen.incident for seen in report.seen_nodes}
         for permit in self.counted:
             # The same where the report has no room for it among so many candidates.
             if permit.node not in offered and marks.get(permit.node, "") != permit.incident:
@@ -268,7 +268,7 @@ class Occupancy(ObjectLimits):
         already would let all the others be taken down together (S17)."""
         assert self.report is not None
         counts = Counter[str](super().going_down(applicant))
-        seen = {each.node: each for each in self.report.observations}
+        seen = {each.node: each for each in self.report.seen_nodes}
         for permit in self.counted:
             if permit.node != applicant.node and permit.node in seen and seen[permit.node].ready:
                 counts.update({CLUSTER, *permit.groups, *seen[permit.node].groups})
@@ -325,7 +325,7 @@ class Occupancy(ObjectLimits):
         of that scope.
         """
         assert self.report is not None
-        seen = {each.node: each.groups for each in self.report.observations}
+        seen = {each.node: each.groups for each in self.report.seen_nodes}
         held = [(each.node, {*each.groups, *seen.get(each.node, ())}) for each in self.counted]
         held += [(each.node, {*each.groups, *seen.get(each.node, ())}) for each in self.reserved]
         for each in self.policies.caps:
@@ -339,12 +339,12 @@ class Occupancy(ObjectLimits):
 
 def groups_of(report: ScanReport, node: str) -> tuple[str, ...]:
     """The groups of a node that was watched, empty where it was not seen."""
-    return next((seen.groups for seen in report.observations if seen.node == node), ())
+    return next((seen.groups for seen in report.seen_nodes if seen.node == node), ())
 
 
 def checks_of(report: ScanReport, node: str) -> frozenset[str] | None:
     """The checks that count the node among their targets, None where the report does not say."""
-    found = [each.checks for each in report.observations if each.node == node and (each.present or each.checks)]
+    found = [each.checks for each in report.seen_nodes if each.node == node and (each.present or each.checks)]
     found += [each.checks for each in report.candidates if each.node == node]
     return frozenset[str]().union(*found) if found else None
 
@@ -384,7 +384,7 @@ def _node_held(applicant: Applicant, room: Occupancy) -> _Answer:
 
 def _held_by(node: str, holder: Permit) -> str:
     under = "" if holder.node == node else f" under the name {holder.node}"
-    return f"{node} is held by {holder.workflow_id}, incident {holder.incident}{under} ({holder.holding})"
+    return f"{node} is held by {holder.workflow_id}, incident {holder.incident}{under} ({holder.state})"
 
 
 def _backed_off(applicant: Applicant, room: Occupancy) -> _Answer:

@@ -214,18 +214,18 @@ class LargestLately:
 def view_state(
     *,
     synced_at: datetime | None,
-    last_heard: datetime | None,
+    confirmed_until: datetime | None,
     now: datetime,
     silence_limit: timedelta,
     grace: timedelta,
     fault: str = "",
 ) -> ViewState:
-    """The view's state. synced_at: since when every watch has been complete, None while one is not. last_heard: the moment
+    """The view's state. synced_at: since when every watch has been complete, None while one is not. confirmed_until: the moment
     up to which the quietest watch is known to be current (an event, a bookmark, a list). fault: what is known to be wrong."""
-    if synced_at is None or last_heard is None:
+    if synced_at is None or confirmed_until is None:
         return ViewState(synced=False, stale="the watch cache is not complete yet")
-    if not fault and now - last_heard > silence_limit:
-        fault = f"a watch has been silent since {written(last_heard)}"
+    if not fault and now - confirmed_until > silence_limit:
+        fault = f"a watch has been silent since {written(confirmed_until)}"
     if not fault and now - synced_at < grace:
         fault = f"the cluster has been watched for less than {format_duration(grace)}"
     return ViewState(synced=True, stale=fault)
@@ -252,7 +252,7 @@ def digest(parts: ReportParts, *, view: ViewState, lease: ClusterLease, cluster_
         parts.checks,
         parts.candidates,
         parts.candidates_left_out,
-        parts.observations,
+        parts.seen_nodes,
         parts.control_plane,
         parts.policies,
         parts.groups,

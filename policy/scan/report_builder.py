@@ -24,7 +24,7 @@ from policy.checks.health_check import HealthCheck, Storm
 from policy.checks.rules.medik8s import CONFIRMED_ANNOTATION
 from policy.checks.verdicts import NEVER, SICKNESS, Health, JudgedTarget, Standing, Verdict
 from policy.episode.gate import MODE, By, Operation, Seen, kept, objections
-from policy.episode.messages import Observation
+from policy.episode.messages import SeenNode
 from policy.episode.modes import REPAIRS, mode_of
 from policy.fence.templates import is_own_template
 from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION, cluster_named_by
@@ -42,8 +42,8 @@ from policy.scan.permit_rules import objections as permit_objections
 from policy.scan.scan_report import (
     MAXIMUM_GROUPS,
     MAXIMUM_LEFT_OVER,
-    MAXIMUM_OBSERVATIONS,
     MAXIMUM_ROWS,
+    MAXIMUM_SEEN,
     MAXIMUM_WATCHED,
     OBSERVED,
     Candidate,
@@ -180,7 +180,7 @@ def shown(target: JudgedTarget) -> object:
     # A pause of a Cluster counts as a change by itself (`Ledger.put_cluster`).
     mode = mode_of(REPAIRS, target.victim, view.labels if view is not None else {})
     seen = Seen(node=view, machines=machines, pause="", contested=target.contested, policies=NO_POLICIES, mode=mode)
-    held_back = tuple(each.words for each in objections(seen, Operation.OFFER, By.PROGRAM, NEVER))
+    held_back = tuple(each.reason for each in objections(seen, Operation.OFFER, By.PROGRAM, NEVER))
     of_machine = (
         (
             *(machine.node_name, machine.provider_id, machine.controller, machine.deleting, machine.control_plane, machine.phase),
@@ -219,18 +219,12 @@ def build_report_parts(
     names: Iterator[str],
     spells: frozenset[str] = frozenset(),
 ) -> ReportParts:
-    """The report's parts. notified: the stamp of the last observation that each episode has been sent (`stamp_of`), by node;
+    """The report's parts. notified: the stamp of the node as each episode was last sent it (`stamp_of`), by node;
     names: of all Nodes in order; spells: nodes with an open spell."""
     choice = choose(snapshot, watching)
-    observations = _observations(snapshot, watching, notified)
+    seen_nodes = _seen_nodes(snapshot, watching, notified)
     overlaps = overlapping(snapshot)
-    reports = [
-        _within_modes(
-            _check_report(snapshot, key, choice.waiting.get(key, Counter()), overlaps.get(key, ())),
-            _counted_by_mode(snapshot, key),
-        )
-        for key in snapshot.checks
-    ]
+    reports = [_check_report(snapshot, key, choice.waiting.get(key, Counter()), overlaps.get(key, ())) for key in snapshot.checks]
     reports += [
         CheckReport(
             ref=bad.ref,
@@ -249,25 +243,23 @@ def build_report_parts(
         checks=tuple(sorted(reports, key=lambda report: report.ref.key)),
         candidates=choice.candidates,
         candidates_left_out=choice.left_out,
-        observations=observations,
+        seen_nodes=seen_nodes,
         control_plane=snapshot.control_plane,
         rows=_rows(snapshot, watching, names),
         next_due=snapshot.next_due,
         policies=snapshot.policies,
-        groups=_groups(snapshot, choice.candidates, observations),
+        groups=_groups(snapshot, choice.candidates, seen_nodes),
         left_over=left_over(snapshot, watching),
         watched=_watched(snapshot, spells, watching, choice.candidates),
     )
 
 
-def _groups(
-    snapshot: LedgerSnapshot, candidates: Iterable[Candidate], observations: Iterable[Observation]
-) -> tuple[GroupCount, ...]:
+def _groups(snapshot: LedgerSnapshot, candidates: Iterable[Candidate], seen_nodes: Iterable[SeenNode]) -> tuple[GroupCount, ...]:
     """The cluster, then the groups that a decision may ask for, then groups in a storm, for people. Empty without policies."""
     policies, tally = snapshot.policies, snapshot.groups
     if not policies.storms and policies.storage_percentage is None:
         return ()
-    in_report = (*(each.groups for each in candidates), *(each.groups for each in observations))
+    in_report = (*(each.groups for each in candidates), *(each.groups for each in seen_nodes))
     wanted = dict.fromkeys((CLUSTER, *(group for groups in in_report for group in groups)))
     wanted |= dict.fromkeys(group for _, group in policies.storms_among(tally.all()))
     return tuple(tally.of(group) for group in islice(wanted, MAXIMUM_GROUPS))
@@ -296,7 +288,10 @@ def _check_report(snapshot: LedgerSnapshot, key: str, waiting: Counter[str], ove
         + ("gives the remedy" if snapshot.breakers[other].allowed else "has its circuit breaker open")
         for other, number in sorted(waiting.items())
     ]
-    storm = snapshot.storms.get(key, Storm())
+    storm, modes = snapshot.storms.get(key, Storm()), counted_by_mode(snapshot, key)
+    allowed, reason, message = within_modes(
+        breaker.allowed, breaker.reason.value, "; ".join((breaker.message, *held_back)), modes
+    )
     return CheckReport(
         ref=check.ref,
         uid=check.uid,
@@ -305,10 +300,11 @@ def _check_report(snapshot: LedgerSnapshot, key: str, waiting: Counter[str], ove
         total=counts.total,
         **{each.name: getattr(counts, each.name) for each in fields(StandingCounts)},
         remaining=breaker.remaining,
-        allowed=breaker.allowed,
+        allowed=allowed,
         paused=check.paused,
-        reason=breaker.reason.value,
-        message="; ".join((breaker.message, *held_back)),
+        reason=reason,
+        message=message,
+        modes=modes,
         warnings=(*check.warnings, *notices(snapshot, check, overlaps)),
         overlaps=overlaps[:MAXIMUM_OVERLAPS],
         mixed_control_plane=mixed_control_plane(check, counts),
@@ -357,28 +353,28 @@ def mixed_control_plane(check: HealthCheck, counts: Counts) -> bool:
 # What episodes see --------------------------------------------------------------------------------------------------
 
 
-def _observations(snapshot: LedgerSnapshot, watching: frozenset[str], notified: Mapping[str, str]) -> tuple[Observation, ...]:
+def _seen_nodes(snapshot: LedgerSnapshot, watching: frozenset[str], notified: Mapping[str, str]) -> tuple[SeenNode, ...]:
     """Watched nodes first: an open episode must learn about its node whatever the number of stray marks. Preserved nodes come
     last of them: there may be thousands, for days, and they must not hide a node on which an episode acts (S14)."""
-    watched = [_observation(snapshot, name) for name in sorted(watching)]
-    room = MAXIMUM_OBSERVATIONS - len(watched)
+    watched = [_seen_node(snapshot, name) for name in sorted(watching)]
+    room = MAXIMUM_SEEN - len(watched)
     if room < 0:
-        # The control plane comes first: every look at one member needs all of them (S15). Then observations that the episode
+        # The control plane comes first: every look at one member needs all of them (S15). Then nodes that the episode
         # has not been sent yet, so that none of them waits for ever.
         members = {seen.node for seen in watched if any(target.control_plane for target in snapshot.called(seen.node))}
         watched.sort(key=lambda seen: (seen.node not in members, notified.get(seen.node) == stamp_of(seen)))
     marked = ((target.node is not None and kept(target.node), name) for name, target in snapshot.marked.items())
     strays = nsmallest(max(room, 0), (each for each in marked if each[1] not in watching))
-    return (*watched[:MAXIMUM_OBSERVATIONS], *(_observation(snapshot, name) for _, name in strays))
+    return (*watched[:MAXIMUM_SEEN], *(_seen_node(snapshot, name) for _, name in strays))
 
 
-def _observation(snapshot: LedgerSnapshot, name: str) -> Observation:
+def _seen_node(snapshot: LedgerSnapshot, name: str) -> SeenNode:
     target = snapshot.nodes.get(name)
     checks = tuple(sorted({key for each in snapshot.called(name) for key in snapshot.verdicts_on(each.victim)}))
     # A given-up object still counts: the episode that parked over it may end only once the object is gone.
     asked_by = tuple(sorted(each.uid for each in snapshot.requests.values() if not each.withdrawn and each.node == name))
     if target is None or target.node is None:
-        return Observation(node=name, present=False, asked_by=asked_by, others=_others(snapshot, name), checks=checks)
+        return SeenNode(node=name, present=False, asked_by=asked_by, others=_others(snapshot, name), checks=checks)
     view, incident, problem = target.node, "", ""
     try:
         mark = mark_of(view)
@@ -387,7 +383,7 @@ def _observation(snapshot: LedgerSnapshot, name: str) -> Observation:
         problem = str(error)
     verdicts = [verdict for pairs in snapshot.verdicts_on(name).values() for _, verdict in pairs]
     unhealthy = any(verdict.calls_for_action for verdict in verdicts)
-    return Observation(
+    return SeenNode(
         node=name,
         uid=view.uid,
         ready=view.ready,
@@ -408,7 +404,7 @@ def _observation(snapshot: LedgerSnapshot, name: str) -> Observation:
     )
 
 
-def _counted_by_mode(snapshot: LedgerSnapshot, key: str) -> tuple[tuple[Mode, int], ...]:
+def counted_by_mode(snapshot: LedgerSnapshot, key: str) -> tuple[tuple[Mode, int], ...]:
     """How many targets of a check are in which mode: all in that of a Node without labels, but for those that a rule or a label
     excepts."""
     check, most = snapshot.checks[key], snapshot.mode_of("", key).mode
@@ -422,12 +418,12 @@ def _counted_by_mode(snapshot: LedgerSnapshot, key: str) -> tuple[tuple[Mode, in
     return tuple(sorted((mode, number) for mode, number in counted.items() if number))
 
 
-def _within_modes(report: CheckReport, modes: tuple[tuple[Mode, int], ...]) -> CheckReport:
-    """With the modes of its targets: where all are only observed, no program acts, whatever the circuit breaker says."""
-    if report.allowed and {mode for mode, _ in modes} == {Mode.OBSERVE}:
-        message = f"the mode of all its targets is observe; {report.message}"
-        report = replace(report, allowed=False, reason=OBSERVED, message=message)
-    return replace(report, modes=modes)
+def within_modes(closed: bool, reason: str, message: str, modes: tuple[tuple[Mode, int], ...]) -> tuple[bool, str, str]:
+    """Whether a check may act, the reason, and a sentence: where all its targets are only observed no program acts, whatever
+    its circuit breaker says. closed, reason, message: by the breaker."""
+    if closed and {mode for mode, _ in modes} == {Mode.OBSERVE}:
+        return False, OBSERVED, f"the mode of all its targets is observe; {message}"
+    return closed, reason, message
 
 
 def _modes(snapshot: LedgerSnapshot, name: str, checks: tuple[str, ...]) -> str:
@@ -511,12 +507,12 @@ def _held_by(snapshot: LedgerSnapshot, victim: str, name: str, key: str) -> tupl
     else does."""
     alone = left_alone(snapshot, victim, key, exempt=snapshot.exempt.kept.get(name, ""))
     if alone is not None and alone.rule != MODE:
-        return alone.rule, alone.words
+        return alone.rule, alone.reason
     applicant = judged_by_objects(snapshot, victim, key)
     if (found := beside_mode(permit_objections(applicant, ObjectLimits.of(snapshot)), applicant)) is not None:
         return found.code.value, found.message
     if alone is not None:
-        return alone.rule, alone.words
+        return alone.rule, alone.reason
     return AdmissionRefusal.CAP.value, "other candidates stand before it"
 
 
@@ -644,12 +640,12 @@ def _stormy_groups(policies: FencePolicies, groups: Collection[GroupCount]) -> o
 
 
 def _matters_to_episodes(previous: ScanReport, current: ScanReport, watched: frozenset[str], in_hand: frozenset[str]) -> bool:
-    """Whether a node in hand has changed in a way that its episode may wait for. A node without an earlier observation counts
+    """Whether a node in hand has changed in a way that its episode may wait for. A node that was not seen before counts
     if it is Ready or gone: it was sick when its episode began."""
-    before = {each.node: each for each in previous.observations if each.node in watched}
+    before = {each.node: each for each in previous.seen_nodes if each.node in watched}
     return any(
         facts_for_episode(each) != facts_for_episode(before[each.node]) if each.node in before else each.ready or not each.present
-        for each in current.observations
+        for each in current.seen_nodes
         if each.node in before or each.node in in_hand
     )
 
@@ -659,7 +655,7 @@ def _of_the_others(report: ScanReport, watched: frozenset[str], in_hand: frozens
     watched no more. Marks, cordons and taints that an open episode writes are shown to people only."""
     limits = {check.ref.key for check in report.checks if check.at_once is not None}
     of_nodes = []
-    for seen in report.observations:
+    for seen in report.seen_nodes:
         counted = seen.groups, limits.intersection(seen.checks)
         if any(counted) if seen.node in in_hand else seen.node in watched or seen.incident or seen.mark_problem:
             of_nodes.append((seen.node, counted) if seen.node in in_hand else seen)
@@ -674,8 +670,8 @@ def _of_the_others(report: ScanReport, watched: frozenset[str], in_hand: frozens
 
 def _unexpected(previous: ScanReport, current: ScanReport, in_hand: frozenset[str]) -> bool:
     """Whether a node in hand is seen for the first time, in another state than its episode must have found."""
-    known = {each.node for each in previous.observations}
-    return any(each.node in in_hand and each.node not in known and not plainly_sick(each) for each in current.observations)
+    known = {each.node for each in previous.seen_nodes}
+    return any(each.node in in_hand and each.node not in known and not plainly_sick(each) for each in current.seen_nodes)
 
 
 def _read_by_people(report: ScanReport) -> tuple[list[TargetRow], list[str]]:
@@ -688,19 +684,19 @@ def is_sick(row: TargetRow) -> bool:
     return row.health in {Health.UNHEALTHY, Health.SOON}
 
 
-def plainly_sick(seen: Observation) -> bool:
+def plainly_sick(seen: SeenNode) -> bool:
     """Whether it shows no more than the illness for which an episode is opened: that episode looks for itself."""
     more = seen.asked_by or seen.preserved or seen.confirmed_well or seen.others
     return seen.present and seen.unhealthy and not seen.ready and not more
 
 
-def stamp_of(seen: Observation) -> str:
-    """A short hash of `facts_for_episode`: it changes when the observation changes for the episode."""
+def stamp_of(seen: SeenNode) -> str:
+    """A short hash of `facts_for_episode`: it changes when the node changes for the episode."""
     return hashlib.sha256(str(facts_for_episode(seen)).encode()).hexdigest()[:16]
 
 
-def facts_for_episode(seen: Observation) -> object:
-    """The part of an observation that the episode of its node uses: all but its own mark, and the groups that only permits
+def facts_for_episode(seen: SeenNode) -> object:
+    """The part of what was seen of a node that its episode uses: all but its own mark, and the groups that only permits
     need."""
     since = seen.ready_since.isoformat() if seen.ready_since is not None else ""
     return (

@@ -16,7 +16,7 @@ from policy.checks.circuit_breakers import StandingCounts
 from policy.checks.fence_policies import NO_POLICIES, FencePolicies
 from policy.checks.inventory import ControlPlane
 from policy.checks.verdicts import Health
-from policy.episode.messages import NeedKind, Observation
+from policy.episode.messages import NeedKind, SeenNode
 from policy.objects.scopes import GroupCount
 from policy.preservation.preservation_index import PreservationNeed
 from policy.remediation.ladder import EscalationStep
@@ -25,7 +25,7 @@ from policy.values.object_refs import Dialect, ObjectRef
 
 MAXIMUM_CANDIDATES = 50
 MAXIMUM_ROWS = 30
-MAXIMUM_OBSERVATIONS = 200
+MAXIMUM_SEEN = 200
 MAXIMUM_WATCHED = 200
 MAXIMUM_AT_RISK = 10
 MAXIMUM_GROUPS = 400
@@ -182,10 +182,10 @@ class NodeStanding(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchedNode:
-    """A node that is no candidate of the report, as `policy/observation/` needs it: the scanner has asked about it, or it is due.
+    """A node that is no candidate of the report, as `policy/history/` needs it: the scanner has asked about it, or it is due.
 
     check, cause, since, steps: of a due one, as a candidate's. code, message: what keeps a due one from being a candidate, or
-    from being acted on: as `policy.observation.spells.HeldSpan` has them. mode: under that check.
+    from being acted on: as `policy.history.spells.HeldSpan` has them. mode: under that check.
     """
 
     node: str
@@ -271,7 +271,7 @@ class ReportParts:
     checks: tuple[CheckReport, ...] = ()
     candidates: tuple[Candidate, ...] = ()
     candidates_left_out: int = 0
-    observations: tuple[Observation, ...] = ()
+    seen_nodes: tuple[SeenNode, ...] = ()
     control_plane: ControlPlane = ControlPlane()
     rows: tuple[TargetRow, ...] = ()
     next_due: datetime | None = None
@@ -316,5 +316,5 @@ class ScanReport(ReportParts):
     def members_without_node(self, node: str, uid: str) -> frozenset[str]:
         """The members of the control plane without a Node, `node` among them where its own is gone or has never come. uid: of
         its Node, as last known by the caller, "" for none."""
-        there = next((seen.present for seen in self.observations if seen.node == node), bool(uid))
+        there = next((seen.present for seen in self.seen_nodes if seen.node == node), bool(uid))
         return frozenset((*self.control_plane.lost, *(() if there else (node,))))

@@ -288,10 +288,8 @@ async def resume(
     """End your hold of the episode of NODE, or with --of that of another person; or let one that waits for a person try again."""
 
     async def send(warden: Nodewarden, episode: EpisodeHandle) -> str:
-        from starter.output.permits import in_the_way
-
         why = given("--reason", reason)
-        in_its_way = await in_the_way(warden, episode)
+        in_its_way = await warden.in_the_way(episode)
         answer = await episode.resume(who=who, reason=why, question=question, of=of)
         return "; ".join(filter(None, (answer, in_its_way)))
 

@@ -113,7 +113,7 @@ async def _live(session: Session, node: str) -> NodeExplanation:
                 halted = str(error) if isinstance(error, MissingError) else ""
             try:
                 episodes = await warden.of_node(name, node)
-                observed = await warden.observations.last_spells(name, node)
+                observed = await warden.observations.last_spells(name, node, lasting=scanner is not None)
             except RequestError as error:
                 problems.append(str(error))
     except TemporalUnreachableError as error:
@@ -169,7 +169,7 @@ async def evaluate(
 
 
 def _replay(session: Session, cluster: ClusterSnapshot, path: str) -> Exit:
-    from policy.observation.replay import ReplayedCheck, replay
+    from policy.history.comparison import ReplayedCheck, replay
     from policy.values.errors import PolicyError
     from starter.output.comparison import ReplayAnswer, as_text, replayed_parts
     from starter.output.evaluation import described

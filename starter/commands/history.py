@@ -12,7 +12,7 @@ import typer
 from policy.values.display_text import counted
 from starter.commands.arguments import ClusterOption, OutputOption
 from starter.commands.session import Exit, Output, Session, began_of, complain, session_of, show, working
-from starter.errors import MissingError, SilentError
+from starter.errors import SilentError
 from workers.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -80,23 +80,14 @@ async def record(
 ) -> Exit:
     """Show what one episode saw, decided and did, and which moments proved that the machine was off.
 
-    Of a node it is the open episode, else the last one, and the times in which it was sick and not repaired.
+    Of a node it is the open episode, else the last one, and the times in which it was sick and not repaired; of an incident
+    the time that its episode ended.
     """
-    from dataclasses import replace
-
-    from policy.observation.past_moment import dated
     from starter.output.record_table import as_table
 
     session = session_of(context, cluster=cluster, output=output)
     async with session.connected() as (warden, _, known):
-        try:
-            found = await warden.history.record(known, name)
-        except MissingError as error:
-            last = (await warden.observations.last_spells(known, name)).spells[-1:]
-            seen = (f"it was sick and not repaired {dated(each)}" for each in last)
-            raise MissingError("; ".join((str(error), *seen))) from None
-        if name == found.node:
-            found = replace(found, spells=(await warden.observations.last_spells(known, found.node)).spells)
+        found = await warden.observations.record(known, name)
     show(session, lambda: found, lambda: as_table(found))
     return Exit.OK
 
@@ -113,11 +104,11 @@ async def offenders(
 ) -> Exit:
     """Show which machines were repaired, by their hardware: under which names of their Nodes, how often, for which reasons.
 
-    From `offenders.limit` repairs on a machine offends: its episode says so, and by `offenders.answer: ask` a person is asked
-    before it is switched on again.
+    From `offenders.limit` repairs on a machine offends: its episode says so, and by `offenders.answer: ask` or `keep` a person is
+    asked before it is switched on again.
     """
+    from starter.output.history_table import offenders_table
     from starter.output.models import OffendersAnswer
-    from starter.output.repairs_tables import offenders_table
 
     session = session_of(context, cluster=cluster, output=output)
     async with session.connected() as (warden, settings, name):
@@ -137,7 +128,7 @@ async def report(
     how long it took until the machine was proven off and until then, and how long people were waited for.
     """
     from starter.handles.history import OPEN_LISTED, outcomes_of
-    from starter.output.repairs_tables import report_table
+    from starter.output.history_table import report_table
 
     session = session_of(context, cluster=cluster, output=output)
     began = began_of(since)

@@ -26,9 +26,8 @@ from policy.preservation.kept_machine import (
 from policy.preservation.requests import ISOLATE_ANNOTATION, PRESERVE_FOR_ANNOTATION
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION
 from policy.values.errors import PolicyError
-from starter.deploy.features import Process
 from starter.deploy.manifests import WHY
-from starter.deploy.rights import NAMESPACE
+from starter.deploy.rights import NAMESPACE, Process
 
 # What RBAC cannot say, said to the API server in CEL: the shape that all our admission policies have.
 

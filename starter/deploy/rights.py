@@ -11,20 +11,106 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass, replace
+from enum import StrEnum
 from typing import Any
 
 from activities.cluster.api import paths
 from activities.cluster.api.paths import Resource
 from activities.cluster.watch.kinds import KINDS, ReadKind
 from policy.episode.fencing_requests import GROUP as FENCE_AGENTS
-from policy.episode.operator_commands import NAMESPACE as WORDS
+from policy.episode.operator_commands import NAMESPACE as ACTIONS
 from policy.episode.operator_commands import POLICY
 from policy.remediation.remediation_objects import REMEDIATORS
 from policy.values.errors import PolicyError
 from policy.values.machine_apis import CLUSTER_API, MCM, OPENSHIFT
 from policy.values.object_refs import FENCE_NAMESPACE, is_object_name
-from starter.deploy.features import SHIPPED, Feature, Process
 from starter.deploy.manifests import WHY
+
+# What `nodewarden deploy` is asked by: what a deployment is for, and which processes it consists of -----------------------
+#
+# Reading is the same for all, since a scan that sees less judges wrongly. Features say what may be changed, and which Secrets
+# are read.
+
+ALL = "all"
+
+
+class Feature(StrEnum):
+    """The values are the words of `--features`."""
+
+    HEALTH_CHECKS = "health-checks"
+    FENCING = "fencing"
+    FENCE_CONFIGMAPS = "fence-configmaps"
+    DRAIN = "drain"
+    MACHINES = "machines"
+    PRESERVATION = "preservation"
+    REMEDIATION_TEMPLATES = "remediation-templates"
+    NODE_FENCE = "node-fence"
+    PROPOSED_NODE_FENCE = "proposed-node-fence"
+    DELETE_NODE = "delete-node"
+    METRICS_PROXY = "metrics-proxy"
+
+
+MEANINGS = {
+    Feature.HEALTH_CHECKS: "report on NodeHealthChecks what they see",
+    Feature.FENCING: "free what a node holds that is proven off, and read the credentials of its devices",
+    Feature.FENCE_CONFIGMAPS: "take credentials from where fence configuration in ConfigMaps has them",
+    Feature.DRAIN: "evict pods",
+    Feature.MACHINES: "report on Machines and their health checks, and have Machines replaced",
+    Feature.PRESERVATION: "keep failed machines for analysis, and give them up afterwards",
+    Feature.REMEDIATION_TEMPLATES: "ask other controllers by remediation objects, and answer those of others",
+    Feature.NODE_FENCE: "show episodes as NodeFences",
+    Feature.PROPOSED_NODE_FENCE: "show them in the node-fencing proposal's group (node_fence.group: ha.k8s.io)",
+    Feature.DELETE_NODE: "delete Nodes that are proven off",
+    Feature.METRICS_PROXY: "let kube-rbac-proxy ask who reads metrics",
+}
+
+ON_DEMAND = frozenset({Feature.DELETE_NODE, Feature.METRICS_PROXY, Feature.PROPOSED_NODE_FENCE})
+"""Granted by name only: with the method delete-node, the proxy in the pods, or the proposal's group in the settings."""
+
+SHIPPED = frozenset(Feature) - ON_DEMAND
+"""What `all` stands for."""
+
+
+class Process(StrEnum):
+    """As `nodewarden worker --role` has it. Evidence and remediation are the cluster worker's: no process serves them alone."""
+
+    ALL = "all"
+    CLUSTER = "cluster"
+    POWER = "power"
+    WORKFLOWS = "workflows"
+
+    @property
+    def account(self) -> str:
+        """The name of its ServiceAccount and its ClusterRole."""
+        return "nodewarden" if self is Process.ALL else f"nodewarden-{self}"
+
+
+def features_of(words: Iterable[str]) -> frozenset[Feature]:
+    """Raises PolicyError for a word that is none."""
+    found: set[Feature] = set()
+    for word in words:
+        if word == ALL:
+            found |= SHIPPED
+        elif word in set(Feature):
+            found.add(Feature(word))
+        else:
+            raise PolicyError("--features", word, f"expected {ALL} or some of {', '.join(Feature)}")
+    return frozenset(found)
+
+
+def processes_of(words: Iterable[str]) -> tuple[Process, ...]:
+    """Raises PolicyError for a word that is none, and for `all` beside others."""
+    found = tuple(dict.fromkeys(words))
+    if not found or not set(found) <= set(Process) or (Process.ALL in found and len(found) > 1):
+        raise PolicyError(
+            "--roles",
+            ",".join(found),
+            f"expected {ALL}, or some of {', '.join(each for each in Process if each is not Process.ALL)}",
+        )
+    return tuple(map(Process, found))
+
+
+# Where a right holds, and the rights ---------------------------------------------------------------------------------------
 
 NAMESPACE = FENCE_NAMESPACE
 """Of the workers, and of whatever decides on machines."""
@@ -102,9 +188,9 @@ _NODE_EVENTS = Place(
     why="Recent Events of a Node (the policy skip-if-host-lost-storage, and evidence): Events about objects without a"
     " namespace are in `default`, and a list by field selector is the only way to ask for those of one Node.",
 )
-_WORDS = Place(
-    role="nodewarden-words",
-    namespace=WORDS,
+_ACTIONS = Place(
+    role="nodewarden-commands",
+    namespace=ACTIONS,
     why="Commands of people, as Kubernetes attests them: answered in their status, and deleted after a day.",
 )
 _KUBELET_LEASES = Place(
@@ -361,8 +447,8 @@ _RIGHTS: tuple[Right | Followed, ...] = (
     ),
     Right(resources=("events",), verbs=("list",), place=_NODE_EVENTS),
     Right(groups=("coordination.k8s.io",), resources=("leases",), verbs=("get",), place=_KUBELET_LEASES),
-    Followed((paths.NODE_ACTIONS,), also=("delete",), place=_WORDS),
-    Right(groups=("nodewarden.io",), resources=("nodeactions/status",), verbs=("patch",), place=_WORDS),
+    Followed((paths.NODE_ACTIONS,), also=("delete",), place=_ACTIONS),
+    Right(groups=("nodewarden.io",), resources=("nodeactions/status",), verbs=("patch",), place=_ACTIONS),
     Right(resources=("secrets",), verbs=("get",), place=_CREDENTIALS, features=_for(Feature.FENCING), processes=_POWER),
     Right(resources=("secrets",), verbs=("get",), place=_CREDENTIALS, features=_for(Feature.FENCE_CONFIGMAPS)),
     Right(resources=("secrets",), names=(SIGNING_KEYS, PAYLOAD_KEYS), verbs=("get", "update"), place=_SIGNING_KEYS),
@@ -424,7 +510,7 @@ def _rights(rows: list[ReadKind], line: Followed) -> list[Right]:
 RIGHTS = rights_to(KINDS)
 
 
-# What `nodewarden deploy rbac` prints, and deploy/rbac.yaml holds: namespaces, ServiceAccounts, Roles and their bindings.
+# What `nodewarden deploy rbac` prints, and deploy/rbac.yaml holds: namespaces, ServiceAccounts, Roles and their bindings -------
 
 _GROUP = "rbac.authorization.k8s.io"
 _HEAD = (

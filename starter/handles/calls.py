@@ -6,6 +6,8 @@ and the workflow looks as if it ran. The commonest cause is a history that anoth
 
 from __future__ import annotations
 
+import asyncio
+import time
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -27,7 +29,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from policy.values.display_text import in_a_line
 from starter.errors import MissingError, RefusedError, RequestError, SilentError
-from workers.errors import SettingsError
+from workers.errors import OLD_MOMENT, SettingsError
 from workflows.kit import options
 
 ANSWER_WITHIN = options.ANSWERED_WITHIN + timedelta(seconds=2)
@@ -49,22 +51,22 @@ async def ask(
 ) -> T:
     """Query a workflow. Raises MissingError, SilentError or RefusedError."""
     handle: WorkflowHandle[Any, Any] = client.get_workflow_handle(workflow_id, run_id=run_id or None)
-    try:
-        result: T = await handle.query(
-            query,
-            result_type=answer,
-            reject_condition=QueryRejectCondition.NOT_OPEN if only_open else None,
-            rpc_timeout=ANSWER_WITHIN,
-        )
-    except WorkflowQueryRejectedError as error:
-        raise MissingError(f"no open {what}") from error
-    except WorkflowQueryFailedError as error:
-        raise RefusedError(f"{what}: {error}") from error
-    except RPCError as error:
-        if error.status in _NO_ANSWER:
-            raise SilentError(await why_silent(client, workflow_id, what)) from error
-        raise unanswered(error, what=what) from error
-    return result
+    condition, until = QueryRejectCondition.NOT_OPEN if only_open else None, time.monotonic() + ANSWER_WITHIN.total_seconds()
+    while True:
+        try:
+            result: T = await handle.query(query, result_type=answer, reject_condition=condition, rpc_timeout=ANSWER_WITHIN)
+        except WorkflowQueryRejectedError as error:
+            raise MissingError(f"no open {what}") from error
+        except WorkflowQueryFailedError as error:
+            if OLD_MOMENT not in str(error) or time.monotonic() > until:
+                raise RefusedError(f"{what}: {error}") from error
+            await asyncio.sleep(ASK_AGAIN.total_seconds())
+        except RPCError as error:
+            if error.status in _NO_ANSWER:
+                raise SilentError(await why_silent(client, workflow_id, what)) from error
+            raise unanswered(error, what=what) from error
+        else:
+            return result
 
 
 async def send_update(

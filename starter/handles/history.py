@@ -14,11 +14,11 @@ from typing import Any
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus, WorkflowHandle
 from temporalio.service import RPCError
 
-from activities.contracts import search
+from activities.contracts import search_attributes
 from policy.episode.messages import EpisodeResult, Kind, OffProof, Outcome, RecordEntry, episode_id
-from policy.observation.offenders import OffenderRules, Repair, RepairedMachine, machines
-from policy.observation.outcomes import EndedRepair, OutcomesReport, outcomes
-from policy.observation.spells import Spell
+from policy.history.offenders import OffenderRules, Repair, RepairedMachine, machines
+from policy.history.outcomes import EndedRepair, OutcomesReport, outcomes
+from policy.history.spells import Spell
 from policy.values.times import written
 from starter import wording
 from starter.errors import MissingError, RequestError, SilentError
@@ -76,8 +76,7 @@ class EndedEpisodes:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeRecord:
     """One episode and its decision record. ended: None while it is open; outcome: then its phase, "" where it was not asked.
-    off_proof: the last one. spells: the node's last ones that have ended, in which it was not repaired, the oldest first, where
-    they were asked for."""
+    off_proof: the last one. spells: in which the node was not repaired, the oldest first, where they were asked for."""
 
     cluster: str
     node: str
@@ -191,7 +190,7 @@ class History:
             kind=Kind(run.workflow_type),
             outcome="",
             message="",
-            why=run.typed_search_attributes.get(search.REASON) or "",
+            why=run.typed_search_attributes.get(search_attributes.REASON) or "",
             incident=await _incident(run),
             started=min([runs[0].start_time, *(each.at for each in entries[:1])]),
             entries=entries,
@@ -200,10 +199,11 @@ class History:
     async def offenders(self, cluster: str, since: datetime, rules: OffenderRules) -> tuple[tuple[RepairedMachine, ...], bool]:
         """The machines that were repaired since then, by their hardware, and whether there are older repairs that were not read.
         rules: how many make an offender."""
-        query, found = search.repairs(cluster.replace(QUOTE, ""), since), list[Repair]()
+        query, found = search_attributes.repairs(cluster.replace(QUOTE, ""), since), list[Repair]()
         try:
             async for run in self._client.list_workflows(query, limit=MOST_REPAIRS + 1, rpc_timeout=ANSWER_WITHIN):
-                found.append(search.repair(run.typed_search_attributes, run.start_time))
+                is_open = run.status is WorkflowExecutionStatus.RUNNING
+                found.append(search_attributes.repair(run.typed_search_attributes, run.start_time, is_open=is_open))
         except RPCError as error:
             raise unanswered(error, what=f"repairs of {cluster}") from error
         return machines(found[:MOST_REPAIRS], rules), len(found) > MOST_REPAIRS
@@ -295,7 +295,7 @@ class History:
             kind=Kind(run.workflow_type),
             outcome=outcome,
             message=message or "it has no result, and may have left marks on its node: the next episode finds them",
-            why=run.typed_search_attributes.get(search.REASON) or "",
+            why=run.typed_search_attributes.get(search_attributes.REASON) or "",
             incident=result.incident if result is not None else await _incident(run),
             started=result.started if result is not None else run.start_time,
             ended=result.ended if result is not None else run.close_time or datetime.now(UTC),

@@ -19,7 +19,7 @@ from activities.cluster.api.paths import NODE_ACTIONS, NODES, SELF_REVIEWS
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.errors import ErrorType, error_type
 from policy.episode.gate import HOLD_ANNOTATION, is_held
-from policy.episode.operator_commands import NAMESPACE, SAID_LABEL, ActionName, NodeActionSpec
+from policy.episode.operator_commands import NAMESPACE, SENT_LABEL, ActionName, NodeActionSpec
 from starter.errors import MissingError, NoSuchNodeError, RefusedError, SilentError, UnattestedError
 from workers.errors import SettingsError
 from workflows.kit.messages import OperatorCommand
@@ -110,8 +110,8 @@ async def _made(connection: ClusterConnection, spec: NodeActionSpec) -> Attested
     wanted = {
         "apiVersion": NODE_ACTIONS.api_version,
         "kind": NODE_ACTIONS.kind,
-        "metadata": {"generateName": f"{spec.action.value}-", "labels": {SAID_LABEL: "true"}},
-        "spec": spec.spec(name),
+        "metadata": {"generateName": f"{spec.action.value}-", "labels": {SENT_LABEL: "true"}},
+        "spec": spec.to_dict(name),
     }
     metadata = (await connection.create(NODE_ACTIONS.path(namespace=NAMESPACE), wanted))["metadata"]
     return Attested(action=ActionName(name=metadata["name"], uid=metadata["uid"]), name=name)

@@ -7,22 +7,31 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from temporalio.client import Client, WorkflowHandle
 
 from activities.contracts.episode_start import page_of
-from activities.contracts.search import NODE_DAYS, STORM
+from activities.contracts.search_attributes import NODE_DAYS, STORM
 from policy.episode.messages import EpisodeResult, scanner_id
-from policy.observation.comparison import Comparison, RecordedSpell, compare
-from policy.observation.past_moment import LATELY, is_about
-from policy.observation.spells import OBSERVATION, NodeDays, ObservationRecord, ScannerSpells, Spell, unsound
+from policy.history.comparison import Comparison, RecordedSpell, compare
+from policy.history.spells import (
+    LATELY,
+    OBSERVATION,
+    NodeDays,
+    ObservationRecord,
+    ScannerSpells,
+    Spell,
+    dated,
+    is_about,
+    unsound,
+)
 from policy.values.times import written
-from starter.errors import RequestError
+from starter.errors import MissingError, RequestError
 from starter.handles.calls import result_of
-from starter.handles.history import ASKED_AT_ONCE, MOST_LISTED, QUOTE, History
+from starter.handles.history import ASKED_AT_ONCE, MOST_LISTED, QUOTE, EpisodeRecord, History
 from starter.handles.scanners import ScannerHandle
 from workers.temporal_namespace import retention
 
@@ -86,10 +95,14 @@ class Observations:
 
         As in `observed`, the scanner is asked first. A record wins over the spell while it lasted.
         """
+        found = await self._spells(cluster, since=moment - LATELY, node=node, limit=MOST_READ)
+        return replace(found, spells=tuple(each for each in found.spells if is_about(each, moment)))
+
+    async def _spells(self, cluster: str, *, since: datetime, node: str, limit: int) -> SpellsThen:
         lasting, unknown = await self._lasting(cluster)
-        recorded = await self.ended_spells(cluster, since=moment - LATELY, node=node, limit=MOST_READ)
-        about = (each for each in (*lasting.spells, *recorded.spells) if node in {"", each.node} and is_about(each, moment))
-        found = {(each.node, each.check, each.due): each for each in about}
+        recorded = await self.ended_spells(cluster, since=since, node=node, limit=limit)
+        known = (each for each in (*lasting.spells, *recorded.spells) if node in {"", each.node})
+        found = {(each.node, each.check, each.due): each for each in known}
         return SpellsThen(
             spells=tuple(sorted(found.values(), key=lambda each: (each.due, each.node))), unknown=(*unknown, *recorded.unknown)
         )
@@ -108,9 +121,22 @@ class Observations:
             unknown=("some records of nodes that were not repaired, which are too many or could not be read",) if unread else (),
         )
 
-    async def last_spells(self, cluster: str, node: str) -> SpellsThen:
-        """The last ended spells of a node. Raises SilentError."""
-        return await self.ended_spells(cluster, since=EVER, node=node, limit=OF_ONE_NODE)
+    async def last_spells(self, cluster: str, node: str, *, lasting: bool = True) -> SpellsThen:
+        """The last spells of a node. lasting: also the one that lasts, of which the scanner is asked. Raises SilentError."""
+        spells = self._spells if lasting else self.ended_spells
+        return await spells(cluster, since=EVER, node=node, limit=OF_ONE_NODE)
+
+    async def record(self, cluster: str, name: str) -> EpisodeRecord:
+        """As `History.record`; of a node also its last spells, of an incident those that its episode ended. Raises MissingError,
+        with the node's last spell where it has no episode."""
+        try:
+            found = await self._history.record(cluster, name)
+        except MissingError as error:
+            last = (await self.last_spells(cluster, name)).spells[-1:]
+            seen = (f"it {'is' if each.ended is None else 'was'} sick and not repaired, {dated(each)}" for each in last)
+            raise MissingError("; ".join((str(error), *seen))) from None
+        spells = (await self.last_spells(cluster, found.node)).spells
+        return replace(found, spells=tuple(each for each in spells if name == found.node or each.incident == found.incident))
 
     async def observed(self, cluster: str, *, since: datetime) -> Observed:
         """Recorded spells and those that last, node-days, and ended episodes. Raises SilentError.
@@ -137,7 +163,7 @@ class Observations:
         days = [day for record, _ in read for day in record.days]
         known = {(spell.node, spell.check, spell.due) for spell, _ in spells}
         spells += [(each, scanner_id(cluster)) for each in lasting.spells if (each.node, each.check, each.due) not in known]
-        days += set(lasting.days) - set(days)
+        days += {*lasting.days, *(day for record in lasting.records for day in record.days)} - set(days)
         return Observed(
             spells=tuple(self._recorded(cluster, *each) for each in spells),
             days=tuple(days),

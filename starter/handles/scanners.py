@@ -22,13 +22,13 @@ from temporalio.common import AutoUpgradeVersioningOverride, SearchAttributePair
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.contracts import search
+from activities.contracts import search_attributes
 from activities.errors import ErrorType, error_type
 from policy.episode.messages import device_check_id, scanner_id
 from policy.episode.modes import MODES_MEMO, REPAIRS, ClusterModes
 from policy.episode.operator_commands import NodeActionSpec, Verb
 from policy.fence.device_check import DeviceMemory, DeviceReport
-from policy.observation.spells import ScannerSpells
+from policy.history.spells import ScannerSpells
 from policy.scan.pauses import PAUSES_MEMO, Pauses
 from policy.scan.repeat_alarm import DEFAULT_ALARM, RepeatAlarm
 from policy.values.mode import Mode
@@ -231,7 +231,10 @@ class ScannerHandle:
                 memo={PAUSES_MEMO: wanted.pauses, MODES_MEMO: wanted.modes},
                 static_summary=f"scans {self.cluster}, at most {wanted.concurrency} disrupted at once",
                 search_attributes=TypedSearchAttributes(
-                    [SearchAttributePair(search.CLUSTER, self.cluster), SearchAttributePair(search.KIND, SCANNER)]
+                    [
+                        SearchAttributePair(search_attributes.CLUSTER, self.cluster),
+                        SearchAttributePair(search_attributes.KIND, SCANNER),
+                    ]
                 ),
             )
         except RPCError as error:
@@ -378,6 +381,9 @@ class DeviceCheckHandle:
             "static_summary": summary,
             "versioning_override": AutoUpgradeVersioningOverride(),
             "search_attributes": TypedSearchAttributes(
-                [SearchAttributePair(search.CLUSTER, self.cluster), SearchAttributePair(search.KIND, DEVICE_CHECK)]
+                [
+                    SearchAttributePair(search_attributes.CLUSTER, self.cluster),
+                    SearchAttributePair(search_attributes.KIND, DEVICE_CHECK),
+                ]
             ),
         }

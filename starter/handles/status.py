@@ -7,6 +7,7 @@ For display only: permits and consequences are never decided from any of this.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -14,7 +15,11 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Phase, episode_id
+from policy.episode.operator_commands import CIRCUIT_BREAKER
+from policy.episode.permits import Permit, PermitAnswer, PermitDecision, PermitRequest, PermitState
 from policy.fence.device_check import DeviceRow
+from policy.scan import pauses
+from policy.scan.admission import answer_request
 from policy.values.times import LATEST
 from starter.handles.calls import ANSWER_WITHIN, unanswered
 from starter.handles.episodes import EpisodeHandle, SilentEpisode
@@ -117,3 +122,45 @@ def _preserved(status: EpisodeStatus, now: datetime) -> PreservedNode:
         workflow_id=episode_id(status.cluster, status.node),
         problem=status.problem,
     )
+
+
+# What would still be in the way of an episode that a person holds, or is asked about, once that person has it go on -----------
+#
+# It is asked of the scanner's own rules, about the table and the report that it has shown last; the scanner decides by itself.
+
+
+def still_stopped_by(scanner: ScannerStatus | None, episode: EpisodeStatus, now: datetime) -> str:
+    """Why the scanner would give no permit now, "" where it would, or none is needed: after off only restoring may be left, which
+    asks for none (S17)."""
+    waits = episode.phase is Phase.NEEDS_HUMAN or episode.held
+    asks = waits and not episode.permit and episode.off_proof is None and episode.kind is not Kind.PRESERVATION
+    if scanner is None or not asks:
+        return ""
+    request = PermitRequest(
+        node=episode.node,
+        workflow_id=episode_id(episode.cluster, episode.node),
+        incident=episode.incident,
+        kind=episode.kind,
+        provider_id=episode.provider_id,
+        control_plane=episode.control_plane is not False,
+        node_uid=episode.node_uid,
+        by_person=True,
+        override=CIRCUIT_BREAKER if episode.override else "",
+    )
+    others = [each for each in scanner.permits if each.incident != episode.incident or each.state is not PermitState.PARKED]
+    answer = _answer(scanner, request, now, others)
+    return "" if answer.decision is PermitDecision.GRANTED else answer.reason
+
+
+def refused_now(scanner: ScannerStatus | None, cluster: str, node: str, now: datetime) -> str:
+    """Why a person's new request about a node would be refused now, "" where it would begin, or wait for a permit."""
+    if scanner is None:
+        return ""
+    request = PermitRequest(node=node, workflow_id=episode_id(cluster, node), incident="", by_person=True)
+    answer = _answer(scanner, request, now, scanner.permits)
+    return answer.reason if answer.decision is PermitDecision.REFUSED else ""
+
+
+def _answer(scanner: ScannerStatus, request: PermitRequest, now: datetime, permits: Iterable[Permit]) -> PermitAnswer:
+    paused = pauses.described(scanner.pauses)
+    return answer_request(scanner.report, permits, request, cap=scanner.concurrency, now=now, paused=paused)

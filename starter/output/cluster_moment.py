@@ -18,8 +18,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from policy.episode.messages import Kind, Outcome, RecordEntry
-from policy.observation.past_moment import sentences
-from policy.observation.spells import Spell
+from policy.history.spells import Spell, why_not_repaired
 from policy.scan.pauses import Pauses
 from policy.values.times import as_of, read_as_of
 from starter import wording
@@ -194,7 +193,7 @@ def sections(found: ClusterMoment) -> Sections:
         ("What kept everything from being begun", [(None, each) for each in pauses or ("no pause that is on record",)]),
     ]
     held = [
-        (None, f"{node}: {'; '.join(sentences([each for each in found.spells if each.node == node], found.at))}")
+        (None, f"{node}: {'; '.join(why_not_repaired([each for each in found.spells if each.node == node], found.at))}")
         for node in dict.fromkeys(each.node for each in found.spells)
     ]
     parts.append((NOT_REPAIRED, held or [(None, "no node that was due for a repair, as far as Temporal remembers")]))

@@ -1,6 +1,6 @@
 """What `nodewarden compare` and the page's view *Would have* show: the same parts as text, as Markdown and as HTML.
 
-The numbers are those of `policy/observation/comparison.py`; here they only become sentences and tables.
+The numbers are those of `policy/history/comparison.py`; here they only become sentences and tables.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rich.text import Text
 
 from policy.episode.gate import MODE
 from policy.episode.messages import REPAIRED
-from policy.observation.comparison import (
+from policy.history.comparison import (
     FEWEST_CASES,
     FEWEST_DAYS,
     FEWEST_REPAIRS,
@@ -28,9 +28,9 @@ from policy.observation.comparison import (
     Estimate,
     JudgedSpell,
     Judgement,
+    ReplayedCheck,
 )
-from policy.observation.replay import ReplayedCheck
-from policy.observation.spells import Ending
+from policy.history.spells import Ending
 from policy.values.display_text import counted, in_a_line
 from policy.values.times import written
 from starter.handles.observations import ClusterComparison
@@ -120,13 +120,19 @@ def _answers(found: Comparison, check: CheckComparison) -> Iterator[str]:
     if not check.would_repair:
         return
     usual = found.repair_time
-    measured = f"the median of {usual.repairs} of ours" if usual.repairs else f"the default: fewer than {FEWEST_REPAIRS} of ours"
+    measured = (
+        f"the median of {usual.repairs} of ours"
+        if usual.repairs
+        else f"the default, as fewer than {FEWEST_REPAIRS} of ours have ended"
+    )
     yield f"False repairs: {check.false_repairs}, back by itself within the {span(usual.span)} that a repair takes ({measured})."
     if check.rate is not None:
         yield f"False repairs in 1,000 node-days: {_estimate(check.rate, f'{FEWEST_DAYS} node-days')}."
     if check.share is not None:
         yield f"False among {check.share.of:.0f} that are decided: {_estimate(check.share, str(FEWEST_CASES), percent=True)}."
-    yield from (f"{BECAME[each].capitalize()}: {number}." for each, number in check.judgements.items() if each not in _SAID)
+    yield from (
+        f"{BECAME[each].capitalize()}: {number}." for each, number in check.judgements.items() if each not in _WITH_A_SENTENCE
+    )
     if (others := check.others) is not None:
         yield (
             f"Repaired by others: {check.judgements[Judgement.OTHERS]}, after {span(others.after)} (median; nine of ten within "
@@ -135,7 +141,7 @@ def _answers(found: Comparison, check: CheckComparison) -> Iterator[str]:
         )
 
 
-_SAID = frozenset({Judgement.FALSE, Judgement.OTHERS, Judgement.HELD})
+_WITH_A_SENTENCE = frozenset({Judgement.FALSE, Judgement.OTHERS, Judgement.HELD})
 
 
 def _of_armed(armed: ArmedTally) -> Iterator[str]:

@@ -25,7 +25,7 @@ from policy.values.display_text import in_a_line
 from policy.values.object_refs import ObjectRef, in_natural_order
 from starter.output.console import Sentences
 from starter.output.models import CheckAnswer, EvaluateAnswer, Opinion, UnusableObject, VerdictAnswer
-from starter.wording import HEALTH_STYLE, span
+from starter.wording import HEALTH_STYLE, only_some, span
 
 INVALID = "InvalidObject"
 ALLOWED = "RemediationAllowed"
@@ -50,6 +50,7 @@ def opinion_of(evaluation: CheckEvaluation, target: TargetEvaluation, unblock: t
 def _head_of(evaluation: CheckEvaluation) -> dict[str, Any]:
     """The fields of a CheckHead."""
     check, counts, breaker = evaluation.check, evaluation.counts, evaluation.breaker
+    allowed, reason, message = evaluation.may_act
     return {
         **_named(check.ref),
         "dialect": check.dialect,
@@ -64,10 +65,10 @@ def _head_of(evaluation: CheckEvaluation) -> dict[str, Any]:
         "excluded": counts.excluded,
         "recovering": counts.recovering,
         "left_out": counts.left_out,
-        "allowed": breaker.allowed,
+        "allowed": allowed,
         "remediations_allowed": max(breaker.remaining, 0),
-        "reason": breaker.reason.value or ALLOWED,
-        "message": breaker.message,
+        "reason": reason or ALLOWED,
+        "message": message,
         "next_check_seconds": _seconds(evaluation.next_look),
         "warnings": tuple(evaluation.warnings),
     }
@@ -142,7 +143,7 @@ def described(mistake: ManifestMistake) -> str:
 
 
 def _head(evaluation: CheckEvaluation) -> RenderableType:
-    counts, breaker = evaluation.counts, evaluation.breaker
+    counts, (allowed, reason, message) = evaluation.counts, evaluation.may_act
     head = Text.assemble((evaluation.check.ref.key, "bold"), f"  {evaluation.check.dialect.value}, ")
     head.append(f"{counts.healthy} of {counts.total} healthy")
     words = (
@@ -156,10 +157,11 @@ def _head(evaluation: CheckEvaluation) -> RenderableType:
     )
     head.append("".join(f", {number} {word}" for number, word in words if number))
     head.append("\n  ")
-    if breaker.allowed:
-        head.append(f"may act: {breaker.message}", style="green")
+    if allowed:
+        head.append(f"{only_some(evaluation.modes)}may act: {message}", style="green")
     else:
-        head.append(f"circuit breaker open ({breaker.reason}): {breaker.message}", style="red")
+        why = "only observed" if evaluation.breaker.allowed else f"circuit breaker open ({reason})"
+        head.append(f"{why}: {message}", style="red")
     if evaluation.next_look is not None:
         head.append(f"\n  looks again in {span(evaluation.next_look)}")
     for warning in evaluation.warnings:

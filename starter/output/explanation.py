@@ -6,6 +6,7 @@ episodes. Nothing is decided here: that is `policy/scan/explanation.py`. The com
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,8 +21,7 @@ from activities.cluster.watch.offline import ManifestMistake
 from policy.checks.verdicts import Health
 from policy.episode.messages import EpisodeStatus, Kind, Phase
 from policy.episode.permits import PermitState
-from policy.observation.past_moment import dated
-from policy.observation.spells import Spell
+from policy.history.spells import Spell, dated
 from policy.scan.evaluation import TargetEvaluation
 from policy.scan.explanation import CheckOpinion, Explanation, Outlook, conclude
 from policy.scan.permit_rules import AdmissionRefusal
@@ -31,7 +31,6 @@ from starter import wording
 from starter.output import outlooks
 from starter.output.evaluation import described, in_one_line, mistake_of, opinion_of
 from starter.output.models import EndedAnswer, ExplainAnswer, Silent
-from starter.output.permits import still_stopped_by
 from starter.output.record_table import NOT_REPAIRED
 from workflows.kit.messages import ScannerStatus
 
@@ -39,6 +38,8 @@ if TYPE_CHECKING:
     from starter.handles.episodes import NodeEpisodes
     from starter.handles.observations import SpellsThen
 
+_STABLE_REASON = re.compile(r"^[^:]*\([A-Z][A-Za-z]+\): ")
+"""How a sentence about a node begins that names what programs call the reason."""
 _PERMITS = {
     PermitState.RESERVED: "a permit is reserved for incident {}",
     PermitState.OPEN: "a permit is held by incident {}",
@@ -56,7 +57,7 @@ class NodeExplanation:
     scanner: ScannerStatus | None = None
     episodes: NodeEpisodes | None = None
     observed: SpellsThen | None = None
-    """Its last spells of sickness that have ended; None where they were not asked for."""
+    """Its last spells of sickness; None where they were not asked for."""
     mistakes: Sequence[ManifestMistake] = ()
     problems: Sequence[str] = ()
     halted: str = ""
@@ -71,7 +72,7 @@ class NodeExplanation:
 
     @property
     def last_spell(self) -> Spell | None:
-        """The last one in which it was sick and not repaired, of those that have ended."""
+        """The last one in which it was sick and not repaired; it may last."""
         return self.observed.spells[-1] if self.observed is not None and self.observed.spells else None
 
     @property
@@ -94,13 +95,13 @@ def scanner_lines(answer: NodeExplanation, scanner: ScannerStatus) -> list[str]:
         nearest = wording.still_at_risk(report.at_risk, episodes).nearest
         said += [f"data at risk: {wording.at_risk(row, now)}" for row in nearest if row.node == node]
     said += [
-        _PERMITS[permit.holding].format(permit.incident) + (f" (asked for: {permit.reason})" if permit.reason else "")
+        _PERMITS[permit.state].format(permit.incident) + (f" (asked for: {permit.reason})" if permit.reason else "")
         for permit in scanner.permits
         if permit.node == node
     ]
     said += [f"a request of incident {each.incident} waits for a permit" for each in scanner.queue if each.node == node]
     said += kept_from(answer)
-    holding = sum(permit.holding is not PermitState.PARKED for permit in scanner.permits)
+    holding = sum(permit.state is not PermitState.PARKED for permit in scanner.permits)
     said.append(f"{holding} of {scanner.concurrency} permits are in use")
     return said
 
@@ -156,7 +157,8 @@ def as_text(answer: NodeExplanation) -> RenderableType:
     concluded = conclusion(answer) if answer.known else ""
     if answer.scanner is not None:
         parts.append(Text("\nThe scanner", style="bold"))
-        parts += [Padding(Text(line), (0, 0, 0, 2)) for line in scanner_lines(answer, answer.scanner) if line not in concluded]
+        lines = [line for line in scanner_lines(answer, answer.scanner) if not covers(concluded, line)]
+        parts += [Padding(Text(line), (0, 0, 0, 2)) for line in lines]
     if answer.episodes is not None:
         parts.append(Text("\nEpisodes", style="bold"))
         parts += [Padding(Text(line), (0, 0, 0, 2)) for line in _episode_lines(answer, answer.episodes)]
@@ -189,6 +191,11 @@ def conclusion(answer: NodeExplanation) -> str:
     if answer.episode is not None:
         return _of_episode(answer.episode, answer.at)
     return in_one_line(conclude(answer.explanation, halted=answer.halted, kept_from=kept_from(answer)))
+
+
+def covers(concluded: str, sentence: str) -> bool:
+    """Whether the conclusion has said all of the sentence, but for the word that programs have for it."""
+    return all(part in concluded for part in _STABLE_REASON.sub("", sentence).split(": ", 1))
 
 
 def _of_episode(episode: EpisodeStatus, now: datetime) -> str:
@@ -276,6 +283,8 @@ def _episode_lines(answer: NodeExplanation, episodes: NodeEpisodes) -> list[str]
 
 
 def _open_episode_lines(answer: NodeExplanation, episode: EpisodeStatus) -> list[str]:
+    from starter.handles.status import still_stopped_by  # with Temporal's client, which judging files does without
+
     standing = wording.kept(episode) if episode.kind is Kind.PRESERVATION else wording.standing(episode)
     lines = [f"open: {episode.kind.value} {episode.incident}, {wording.phase(episode.phase)}, {standing}"]
     if episode.kind is Kind.PRESERVATION:

@@ -1,6 +1,6 @@
 """The answers for programs that are not dataclasses of `policy` and `starter/handles` themselves: what a command tells of those.
 
-How all of them are spelled is `encoding.py`, which command answers with which is `starter/commands/answers.py`. Fields are
+How all of them are spelled is `encoding.py`, which command answers with which is `tests/docs/answers.py`. Fields are
 added, never renamed.
 """
 
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from policy.checks.verdicts import Health, Standing
 from policy.episode.messages import EpisodeStatus, Kind
 from policy.episode.modes import ModeRule
-from policy.observation.offenders import RepairedMachine
-from policy.observation.spells import Spell
+from policy.history.offenders import RepairedMachine
+from policy.history.spells import Spell
 from policy.remediation.strategies import Action
 from policy.scan.explanation import Bystander, Outlook
 from policy.scan.pauses import PauseEnd
@@ -312,7 +312,7 @@ class EndedAnswer:
 class ExplainAnswer:
     """found: whether there is such a node, or was one as far as is known; null: the cluster could not be read. conclusion: the
     one sentence that people read first. scanner: what it knows of the node, null where it was not asked. last_spell: in which it
-    was sick and not repaired, of those that have ended; null for none. problems: what did not answer."""
+    was sick and not repaired, or still is; null for none. problems: what did not answer."""
 
     node: str
     found: bool | None

@@ -70,7 +70,7 @@ def due_text(turn: NextRemediation) -> str:
 def in_flight_text(limit: ConcurrencyLimit, permits: Collection[Permit] = ()) -> str:
     """How many at once, and who is under way now where the scanner has said."""
     share = f" ({limit.limit} of {limit.total})" if limit.limit.percent else ""
-    busy = sorted(each.node for each in permits if limit.check in each.checks and each.holding is not PermitState.PARKED)
+    busy = sorted(each.node for each in permits if limit.check in each.checks and each.state is not PermitState.PARKED)
     under_way = f"; under way: {', '.join(busy)}" if busy else ""
     return f"{limit.check} lets {limit.most}{share} be remediated at once{under_way}"
 

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from policy.episode.messages import RecordEntry
-from policy.observation.past_moment import dated
+from policy.history.spells import dated
 from policy.values.times import written
 from starter import wording
 

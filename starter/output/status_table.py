@@ -21,8 +21,7 @@ from policy.checks.verdicts import SICKNESS, Health
 from policy.episode.gate import MODE
 from policy.episode.messages import EpisodeStatus, Phase
 from policy.fence.device_check import DeviceReport, DeviceRow, Reachability, fenceable
-from policy.observation.past_moment import ending
-from policy.observation.spells import held_by
+from policy.history.spells import ending, held_by
 from policy.scan import readiness
 from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.readiness import ObstacleCode, opened_breakers, seen_at
@@ -31,9 +30,8 @@ from policy.values.display_text import counted
 from policy.values.object_refs import in_natural_order
 from policy.values.times import written
 from starter import wording
-from starter.handles.status import ClusterStatus, PreservedNode, PreservedNodes
+from starter.handles.status import ClusterStatus, PreservedNode, PreservedNodes, still_stopped_by
 from starter.output.console import Sentences
-from starter.output.permits import still_stopped_by
 from workflows.kit.messages import ScannerStatus
 
 OLD = timedelta(seconds=5)
@@ -86,18 +84,18 @@ def render(status: ClusterStatus, *, now: datetime, where: str = "") -> Renderab
 
 
 def _head(status: ClusterStatus, now: datetime, where: str) -> RenderableType:
-    line = Text.assemble(("nodewarden", "bold"), "  cluster ", (status.cluster, "bold"))
+    """One line, and below it one for each thing that holds all nodes."""
+    line, below = Text.assemble(("nodewarden", "bold"), "  cluster ", (status.cluster, "bold")), list[Text]()
     if status.scanner is None:
         line.append(f"  {status.problem or 'no scanner'}", style="red")
     else:
         scanner = status.scanner
-        inventory = f"{counted(scanner.report.inventory, 'node')}, " if scanner.report else ""
-        holding = sum(1 for permit in scanner.permits if permit.holding.value != "parked")
-        stops = [each.code for each in wording.obstacles(scanner, now)]
-        only_mode = stops == [ObstacleCode.MODE]
-        style = "yellow" if scanner.report is None or only_mode else "red" if stops else "default"
-        line.append(f"  {inventory}{wording.view(scanner, now)}", style=style)
-        line.append(f", {holding} of {scanner.concurrency} permits in use")
+        inventory = counted(scanner.report.inventory, "node") if scanner.report else ""
+        holding = sum(1 for permit in scanner.permits if permit.state.value != "parked")
+        permits = f"{holding} of {scanner.concurrency} permits in use"
+        line.append(f"  {', '.join(filter(None, (inventory, wording.sees(scanner, now), permits)))}")
+        for each in wording.obstacles(scanner, now):
+            below.append(Text(each.text, style="yellow" if each.code in {ObstacleCode.MODE, ObstacleCode.UNSEEN} else "red"))
         if waiting := sum(episode.phase is Phase.NEEDS_HUMAN for episode in status.episodes):
             line.append(f", {counted(waiting, 'episode')} {'needs' if waiting == 1 else 'need'} a person", style="bold red")
         if breakers := len(list(opened_breakers(scanner.report))) if scanner.report is not None else 0:
@@ -107,7 +105,7 @@ def _head(status: ClusterStatus, now: datetime, where: str) -> RenderableType:
         if scanner.stopping:
             line.append("  stopping", style="yellow")
     line.append(f"  {written(now)}", style="dim")
-    below = [Text(where, style="dim")] if where else []
+    below += [Text(where, style="dim")] if where else []
     if status.scanner is not None and status.problem:
         below.append(Text(f"as of {written(status.at)}: {status.problem}", style="red"))
     return Group(line, *below)

@@ -18,9 +18,9 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from policy.checks.health_check import HealthCheck
-from policy.observation.comparison import RecordedSpell
-from policy.observation.replay import CheckThen, check_then
-from policy.observation.spells import Spell, unsound
+from policy.episode.messages import Outcome
+from policy.history.comparison import CheckThen, RecordedSpell, check_then, with_outcomes
+from policy.history.spells import Spell, unsound
 from policy.values.errors import shown
 from starter.handles.observations import ClusterComparison, Observed
 from starter.output.encoding import decoded, schemas_of, to_json
@@ -32,23 +32,25 @@ LARGEST_LINE, MOST_LINES = 256 * 1024, 200_000
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportHead:
     """The first line. repair_seconds: how long a repair took. checks: as far as a replay compares them; none where the cluster's
-    objects could not be read. version: of all lines; only fields are added to it."""
+    objects could not be read. version: of all lines; 2 has no outcomes."""
 
     cluster: str
     since: datetime
     until: datetime
     repair_seconds: float
     checks: tuple[CheckThen, ...]
-    version: Literal[2]
+    version: Literal[2, 3]
     kind: Literal["export"] = "export"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpellLine:
-    """A spell that was recorded, or lasted when the file was written."""
+    """A spell that was recorded, or lasted when the file was written. outcome: of the episode of ours that ended it; null where
+    none did, and where its end was not known."""
 
     spell: Spell
     workflow_id: str = ""
+    outcome: Outcome | None = None
     kind: Literal["spell"] = "spell"
 
 
@@ -68,15 +70,19 @@ def write(path: str, found: Observed, compared: ClusterComparison, checks: Seque
     report = compared.comparison
     keys = {each.check for each in report.checks}
     head = ExportHead(
-        version=2,
+        version=3,
         cluster=compared.cluster,
         since=report.since,
         until=report.until,
         repair_seconds=report.repair_time.span.total_seconds(),
         checks=tuple(check_then(each) for each in checks if each.ref.key in keys),
     )
-    spells = [each for each in found.spells if each.spell.check in keys and each.spell.due >= report.since]
-    lines = [head, *(SpellLine(spell=each.spell, workflow_id=each.workflow_id) for each in spells)]
+    spells = [
+        each
+        for each in with_outcomes(found.spells, found.episodes)
+        if each.spell.check in keys and each.spell.due >= report.since
+    ]
+    lines = [head, *(SpellLine(spell=each.spell, workflow_id=each.workflow_id, outcome=each.outcome) for each in spells)]
     try:
         with nullcontext(sys.stdout) if path == "-" else Path(path).open("w", encoding="utf-8") as out:
             out.writelines(f"{to_json(each)}\n" for each in lines)
@@ -99,7 +105,7 @@ def read(path: str) -> tuple[ExportHead, list[RecordedSpell]]:
         elif isinstance(read, SpellLine):
             if problem := unsound(read.spell):
                 raise SettingsError(f"{where}: spell.{problem}")
-            spells.append(RecordedSpell(spell=read.spell, workflow_id=read.workflow_id))
+            spells.append(RecordedSpell(spell=read.spell, workflow_id=read.workflow_id, outcome=read.outcome))
     if head is None:
         raise SettingsError(f"--replay: {path}: expected what `nodewarden compare --export` writes, got an empty file")
     return head, spells

@@ -33,8 +33,8 @@ from starter.client import Nodewarden
 from starter.errors import MissingError, RefusedError, RequestError, UnreadableError
 from starter.handles.episodes import EpisodeHandle
 from starter.handles.node_actions import name_of
+from starter.handles.status import refused_now, still_stopped_by
 from starter.output.models import Begun, CommandAnswer
-from starter.output.permits import in_the_way, refused_now, still_stopped_by
 from starter.plans.fence_plans import SECONDS_TO_READ, device_lines, planned, pods_on, unread
 from starter.web import api
 from starter.web.auth import Caller, ForbiddenError
@@ -70,7 +70,7 @@ class CommandRequest(BaseModel):
 
     model_config = ConfigDict(frozen=True, populate_by_name=True, extra="forbid")
 
-    word: Verb
+    verb: Verb
     node: str = ""
     reason: str
     hold: Annotated[str, Field(alias="for")] = ""
@@ -84,20 +84,20 @@ class CommandRequest(BaseModel):
         """Raises UnreadableError that names the field."""
         if said := reason_problem(self.reason):
             raise UnreadableError(f"reason: {said}")
-        if self.word in {Verb.STOP_SCAN, Verb.SET_MODE}:
-            raise UnreadableError("word: expected another one; use `nodewarden scan stop` on the command line")
-        if bool(self.node) is (self.word in OF_THE_CLUSTER):
-            raise UnreadableError(f"node: expected {'none' if self.node else 'a node'} with {self.word.value}")
-        if self.hold and self.word not in WITH_A_TIME:
-            raise UnreadableError(f"for: expected nothing with {self.word.value}, got {self.hold!r}")
-        if self.of and self.word not in {Verb.UNPAUSE, Verb.RESUME}:
-            raise UnreadableError(f"of: expected nothing with {self.word.value}, got {self.of!r}")
-        if self.override and (problem := override_problem(self.override, self.word)):
+        if self.verb in {Verb.STOP_SCAN, Verb.SET_MODE}:
+            raise UnreadableError("verb: expected another one; use `nodewarden scan stop` on the command line")
+        if bool(self.node) is (self.verb in OF_THE_CLUSTER):
+            raise UnreadableError(f"node: expected {'none' if self.node else 'a node'} with {self.verb.value}")
+        if self.hold and self.verb not in WITH_A_TIME:
+            raise UnreadableError(f"for: expected nothing with {self.verb.value}, got {self.hold!r}")
+        if self.of and self.verb not in {Verb.UNPAUSE, Verb.RESUME}:
+            raise UnreadableError(f"of: expected nothing with {self.verb.value}, got {self.of!r}")
+        if self.override and (problem := override_problem(self.override, self.verb)):
             raise UnreadableError(f"override: {problem}")
-        if (self.override or self.word is Verb.ACK_OFF) and self.node_name != self.node:
+        if (self.override or self.verb is Verb.ACK_OFF) and self.node_name != self.node:
             raise UnreadableError(f"nodeName: expected {self.node}, typed once more, got {self.node_name!r}")
-        if WITH_A_TIME.get(self.word) and not self.hold:
-            raise UnreadableError(f"for: expected a duration such as 24h with {self.word.value}, got nothing")
+        if WITH_A_TIME.get(self.verb) and not self.hold:
+            raise UnreadableError(f"for: expected a duration such as 24h with {self.verb.value}, got nothing")
         return self
 
     @property
@@ -112,13 +112,13 @@ class CommandRequest(BaseModel):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActPreview:
     """What would come of a command. accepted: whether it is, now; why_not: else why not. refused: why a new episode would
-    get no permit now, also where the word may override that. known: what is known of the machine and
+    get no permit now, also where the verb may override that. known: what is known of the machine and
     of what stands in the way. plan: what fencing would do, of `fence`. command: how it is said on the
     command line, "" where it is not accepted. owners: of the pauses or holds of which the command ends one. overridable:
-    whether a circuit breaker is open that the word may override."""
+    whether a circuit breaker is open that the verb may override."""
 
     cluster: str
-    word: Verb
+    verb: Verb
     node: str
     accepted: bool
     why_not: str
@@ -139,13 +139,13 @@ async def carry_out(caller: Caller, cluster: str, act: CommandRequest) -> Comman
     act.checked()
     span = act.span
     warden, reason = caller.warden, act.reason.strip()
-    if act.word in OF_THE_CLUSTER:
+    if act.verb in OF_THE_CLUSTER:
         scanner = warden.scanner(cluster)
-        if act.word is Verb.PAUSE:
+        if act.verb is Verb.PAUSE:
             until = datetime.now(UTC) + span if span is not None else None
             return CommandAnswer(cluster=cluster, answer=await scanner.pause(who="", reason=reason, until=until))
         return CommandAnswer(cluster=cluster, answer=await scanner.unpause(who="", reason=reason, of=act.of))
-    if act.word in CONSEQUENCES:
+    if act.verb in CONSEQUENCES:
         return await _new_episode(warden, cluster, act, reason, span)
     episode = warden.episode(cluster, act.node)
     answer = await _answer_of_episode(warden, episode, act, reason, span)
@@ -155,7 +155,7 @@ async def carry_out(caller: Caller, cluster: str, act: CommandRequest) -> Comman
 async def _answer_of_episode(
     warden: Nodewarden, episode: EpisodeHandle, act: CommandRequest, reason: str, span: timedelta | None
 ) -> str:
-    words: dict[Verb, Callable[[], Awaitable[str]]] = {
+    commands: dict[Verb, Callable[[], Awaitable[str]]] = {
         Verb.ABORT: lambda: episode.abort(who="", reason=reason, power_on=act.power_on),
         Verb.ACK_OFF: lambda: episode.ack_off(who="", reason=reason, question=act.question, override=act.override),
         Verb.RETURN_PATH: lambda: episode.return_path(who="", reason=reason, question=act.question),
@@ -164,68 +164,68 @@ async def _answer_of_episode(
         Verb.EXTEND: lambda: episode.extend(who="", reason=reason, hold=span),
         Verb.ISOLATE: lambda: episode.isolate(who="", reason=reason),
     }
-    if act.word is not Verb.RESUME:
-        return await words[act.word]()
-    before = await in_the_way(warden, episode)
+    if act.verb is not Verb.RESUME:
+        return await commands[act.verb]()
+    before = await warden.in_the_way(episode)
     return "; ".join(filter(None, (await episode.resume(who="", reason=reason, question=act.question, of=act.of), before)))
 
 
 async def _new_episode(warden: Nodewarden, cluster: str, act: CommandRequest, reason: str, span: timedelta | None) -> Begun:
-    if act.word is Verb.PRESERVE:
+    if act.verb is Verb.PRESERVE:
         episode = await warden.preserve(cluster, act.node, reason=reason, hold=span)
         found = await episode.kept()
     else:
-        begin = warden.fence if act.word is Verb.FENCE else warden.remediate
+        begin = warden.fence if act.verb is Verb.FENCE else warden.remediate
         episode = await begin(cluster, act.node, reason=reason, override=act.override)
         found = await episode.decided()
     if isinstance(found, EpisodeResult):
         if found.missing:
             raise MissingError(found.message)
         raise RefusedError(found.message if found.outcome is Outcome.REFUSED else wording.ending(found))
-    if act.word is Verb.PRESERVE:
+    if act.verb is Verb.PRESERVE:
         stands = wording.kept(found) if found is not None else wording.standing(None)
         return Begun.of(episode, stands, until=found.preserved_until if found is not None else None)
     return Begun.of(episode, wording.standing(found), permit=found is not None and found.permit)
 
 
-def in_a_line(answer: CommandAnswer | Begun, word: Verb) -> str:
+def in_a_line(answer: CommandAnswer | Begun, verb: Verb) -> str:
     """For people."""
     nouns = {Verb.FENCE: "fencing", Verb.REMEDIATE: "remediation", Verb.PRESERVE: "preservation"}
-    return answer.answer if isinstance(answer, CommandAnswer) else answer.sentence(nouns[word])
+    return answer.answer if isinstance(answer, CommandAnswer) else answer.sentence(nouns[verb])
 
 
-async def preview(views: Views, caller: Caller, cluster: str, word: Verb, node: str) -> ActPreview:
+async def preview(views: Views, caller: Caller, cluster: str, verb: Verb, node: str) -> ActPreview:
     """What would come of it, as far as the views and the caller's own rights let it be seen. Raises UnreadableError."""
-    CommandRequest(word=word, node=node, node_name=node, reason="-", hold="1h" if WITH_A_TIME.get(word) else "").checked()
+    CommandRequest(verb=verb, node=node, node_name=node, reason="-", hold="1h" if WITH_A_TIME.get(verb) else "").checked()
     status = await views.known(cluster).status()
     overview = overview_of(status)
-    episode, why_not, consequence = None, "", CONSEQUENCES.get(word, "")
+    episode, why_not, consequence = None, "", CONSEQUENCES.get(verb, "")
     if node:
         try:
             episode = await views.warden.episode(cluster, node).status()
         except RequestError as error:
-            why_not = "" if word in CONSEQUENCES or word is Verb.HOLD else str(error)
-            consequence = consequence or (NONE_BEGINS if word is Verb.HOLD else "")
+            why_not = "" if verb in CONSEQUENCES or verb is Verb.HOLD else str(error)
+            consequence = consequence or (NONE_BEGINS if verb is Verb.HOLD else "")
     if episode is not None:
-        why_not, consequence = _acceptance(episode, word, consequence)
-    known = _in_the_way(overview, word) if word in CONSEQUENCES and node else []
-    asks = word in {Verb.FENCE, Verb.REMEDIATE} and not why_not
+        why_not, consequence = _acceptance(episode, verb, consequence)
+    known = _in_the_way(overview, verb) if verb in CONSEQUENCES and node else []
+    asks = verb in {Verb.FENCE, Verb.REMEDIATE} and not why_not
     refused = refused_now(status.scanner, cluster, node, status.at) if asks else ""
     known = [each for each in known if each != refused]
     known += [wording.at_risk(row, status.at) for row in overview.at_risk if row.node == node]
-    if word in POWERS:
+    if verb in POWERS:
         known += [f"its fence device {row.endpoint} has a problem: {row.problem}" for row in status.devices if row.node == node]
-    if episode is not None and word is Verb.RESUME and (stopped := still_stopped_by(status.scanner, episode, status.at)):
+    if episode is not None and verb is Verb.RESUME and (stopped := still_stopped_by(status.scanner, episode, status.at)):
         known.append(wording.not_yet(stopped))
     plan = None
-    if episode is not None and word is Verb.ACK_OFF and not why_not:
+    if episode is not None and verb is Verb.ACK_OFF and not why_not:
         known += await device_lines(views.warden, episode)
-    if node and word in POWERS:
-        plan, seen = await _looked(caller, views, cluster, node, word)
+    if node and verb in POWERS:
+        plan, seen = await _looked(caller, views, cluster, node, verb)
         known += seen
     return ActPreview(
         cluster=cluster,
-        word=word,
+        verb=verb,
         node=node,
         accepted=not why_not,
         why_not=why_not,
@@ -235,43 +235,43 @@ async def preview(views: Views, caller: Caller, cluster: str, word: Verb, node: 
         permits_used=overview.permits_used,
         permits_of=overview.permits_of,
         plan=plan,
-        command=_command(episode, word, node),
-        question=episode.question if episode is not None and word in ANSWERS else 0,
-        owners=_owners(overview, episode, word),
-        overridable=word in OVERRIDES[CIRCUIT_BREAKER]
+        command=_command(episode, verb, node),
+        question=episode.question if episode is not None and verb in ANSWERS else 0,
+        owners=_owners(overview, episode, verb),
+        overridable=verb in OVERRIDES[CIRCUIT_BREAKER]
         and any(not each.allowed and each.reason in OVERRIDABLE for each in overview.checks),
     )
 
 
-def _owners(overview: Overview, episode: EpisodeStatus | None, word: Verb) -> tuple[str, ...]:
-    if word is Verb.UNPAUSE:
+def _owners(overview: Overview, episode: EpisodeStatus | None, verb: Verb) -> tuple[str, ...]:
+    if verb is Verb.UNPAUSE:
         return tuple(each.owner for each in overview.pauses)
-    return episode.held_by if episode is not None and word is Verb.RESUME else ()
+    return episode.held_by if episode is not None and verb is Verb.RESUME else ()
 
 
-def _in_the_way(overview: Overview, word: Verb) -> list[str]:
+def _in_the_way(overview: Overview, verb: Verb) -> list[str]:
     """Of all that keeps the scanner from acting what keeps it from this. To keep a machine no check is asked, for what disrupts
     all are: in the words of the refusal."""
-    of_checks = {stop_of(check): against_requests(check) if word is not Verb.PRESERVE else "" for check in overview.checks}
+    of_checks = {stop_of(check): against_requests(check) if verb is not Verb.PRESERVE else "" for check in overview.checks}
     return [said for each in overview.stops if (said := of_checks.get(each, each))]
 
 
-def _command(episode: EpisodeStatus | None, word: Verb, node: str) -> str:
-    """As the open episode has it; of what needs none, its word."""
-    if word in CONSEQUENCES:
-        return f"nodewarden {word.value} {node}".strip()
-    return next((way.command for way in episode.ways if way.word is word), "") if episode is not None else ""
+def _command(episode: EpisodeStatus | None, verb: Verb, node: str) -> str:
+    """As the open episode has it; of what needs none, its verb."""
+    if verb in CONSEQUENCES:
+        return f"nodewarden {verb.value} {node}".strip()
+    return next((way.command for way in episode.ways if way.verb is verb), "") if episode is not None else ""
 
 
-def _acceptance(episode: EpisodeStatus, word: Verb, consequence: str) -> tuple[str, str]:
+def _acceptance(episode: EpisodeStatus, verb: Verb, consequence: str) -> tuple[str, str]:
     """Why an open episode does not accept that command, "" where it does, and what comes of it."""
-    if word in CONSEQUENCES:
+    if verb in CONSEQUENCES:
         return f"{episode.node} has an open episode already: {episode.kind.value}, {episode.doing}", consequence
-    found = next((way for way in episode.ways if way.word is word), None)
+    found = next((way for way in episode.ways if way.verb is verb), None)
     if found is not None:
         return "", found.consequence
-    accepts = ", ".join(way.word.value for way in episode.ways)
-    return f"the episode of {episode.node} does not accept {word.value} now{f', but {accepts}' if accepts else ''}", consequence
+    accepts = ", ".join(way.verb.value for way in episode.ways)
+    return f"the episode of {episode.node} does not accept {verb.value} now{f', but {accepts}' if accepts else ''}", consequence
 
 
 async def speaker_of(caller: Caller, cluster: str) -> str:
@@ -284,7 +284,7 @@ async def speaker_of(caller: Caller, cluster: str) -> str:
     return f"{caller.name}{NOT_VERIFIED}" if caller.name else ""
 
 
-async def _looked(caller: Caller, views: Views, cluster: str, node: str, word: Verb) -> tuple[ShownConfig | None, list[str]]:
+async def _looked(caller: Caller, views: Views, cluster: str, node: str, verb: Verb) -> tuple[ShownConfig | None, list[str]]:
     """By the caller's own rights: what runs there, and what fencing would do."""
     async with caller.opening(cluster) as connection:
         if connection is None:
@@ -292,7 +292,7 @@ async def _looked(caller: Caller, views: Views, cluster: str, node: str, word: V
         seen, plan = [await pods_on(connection, node)], None
         try:
             async with asyncio.timeout(SECONDS_TO_READ):
-                if word is Verb.FENCE and views.source is not None:
+                if verb is Verb.FENCE and views.source is not None:
                     plan = shown_config(await planned(connection, node, source=views.source))
         except (ApplicationError, RequestError, TimeoutError) as error:
             seen.append(unread("what would be done", error))
@@ -302,14 +302,14 @@ async def _looked(caller: Caller, views: Views, cluster: str, node: str, word: V
 # The routes: a preview, then the command and what was answered.
 
 router = APIRouter()
-api.KINDS[f"{api.OF_CLUSTER}/acts/{{word}}"] = ActPreview
+api.KINDS[f"{api.OF_CLUSTER}/acts/{{verb}}"] = ActPreview
 
 
-@router.get(f"{api.OF_CLUSTER}/acts/{{word}}", response_class=Response, response_model=None)
-async def previewed(request: Request, cluster: str, word: Verb, node: str = "") -> object:
+@router.get(f"{api.OF_CLUSTER}/acts/{{verb}}", response_class=Response, response_model=None)
+async def previewed(request: Request, cluster: str, verb: Verb, node: str = "") -> object:
     """What would come of a command. Nothing is done."""
     known, caller = views_of(request).known(cluster).cluster, _caller(request)
-    return api.answer(await preview(views_of(request), caller, known, word, node))
+    return api.answer(await preview(views_of(request), caller, known, verb, node))
 
 
 @router.post(f"{api.OF_CLUSTER}/acts", response_class=Response, response_model=None)
@@ -324,10 +324,10 @@ async def acted(request: Request, cluster: str, act: CommandRequest) -> object:
     return api.answer(answer)
 
 
-@router.get("/c/{cluster}/acts/{word}", include_in_schema=False)
-async def shown(request: Request, cluster: str, word: Verb, node: str = "") -> Response:
+@router.get("/c/{cluster}/acts/{verb}", include_in_schema=False)
+async def shown(request: Request, cluster: str, verb: Verb, node: str = "") -> Response:
     """The preview, with the form that sends it."""
-    return await _form(request, cluster, word, node)
+    return await _form(request, cluster, verb, node)
 
 
 @router.post("/c/{cluster}/acts", include_in_schema=False)
@@ -335,7 +335,7 @@ async def sent(
     request: Request,
     cluster: str,
     *,
-    word: Annotated[Verb, Form()],
+    verb: Annotated[Verb, Form()],
     form_token: Annotated[str, Form()] = "",
     node: Annotated[str, Form()] = "",
     reason: Annotated[str, Form()] = "",
@@ -357,24 +357,31 @@ async def sent(
             "override": ",".join(override),
             "node_name": node_name.strip(),
         }
-        act = CommandRequest(word=word, node=node, reason=reason, hold=hold.strip(), **given)
+        act = CommandRequest(verb=verb, node=node, reason=reason, hold=hold.strip(), **given)
         view = views_of(request).known(cluster)
         answer: CommandAnswer | Begun = await carry_out(_caller(request), view.cluster, act)
         await view.renewed()
     except (RequestError, UnreadableError, ValidationError) as error:
-        return await _form(request, cluster, word, node, refused=str(error), code=api.status_of(error))
+        return await _form(request, cluster, verb, node, refused=str(error), code=api.status_of(error))
     return render(
-        request, "said.html", word.value, still=True, cluster=cluster, node=node, word=word.value, answer=in_a_line(answer, word)
+        request,
+        "act_answer.html",
+        verb.value,
+        still=True,
+        cluster=cluster,
+        node=node,
+        verb=verb.value,
+        answer=in_a_line(answer, verb),
     )
 
 
-async def _form(request: Request, cluster: str, word: Verb, node: str, *, refused: str = "", code: int = 200) -> Response:
+async def _form(request: Request, cluster: str, verb: Verb, node: str, *, refused: str = "", code: int = 200) -> Response:
     known = views_of(request).known(cluster).cluster
-    found = await preview(views_of(request), _caller(request), known, word, node)
+    found = await preview(views_of(request), _caller(request), known, verb, node)
     return render(
         request,
         "act.html",
-        f"{word.value} {node}".strip(),
+        f"{verb.value} {node}".strip(),
         status=code,
         cluster=cluster,
         preview=found,
@@ -382,8 +389,8 @@ async def _form(request: Request, cluster: str, word: Verb, node: str, *, refuse
         refused=refused,
         entered=await request.form(),
         still=True,
-        with_time=word in WITH_A_TIME,
-        needs_time=WITH_A_TIME.get(word, False),
+        with_time=verb in WITH_A_TIME,
+        needs_time=WITH_A_TIME.get(verb, False),
         form_token=sessions_of(request).form_token(request),
     )
 

@@ -20,8 +20,8 @@ from fastapi.responses import Response
 from policy.episode.messages import EpisodeStatus
 from policy.episode.permits import Permit, PermitRequest
 from policy.fence.device_check import DeviceReport
+from policy.history.outcomes import OutcomesReport
 from policy.objects.scopes import POOL
-from policy.observation.outcomes import OutcomesReport
 from policy.scan.pauses import Pause
 from policy.scan.scan_report import CheckReport, TargetRow
 from policy.values.times import LONGEST_SINCE, USUAL_SINCE, parse_span
@@ -348,7 +348,7 @@ async def moment(request: Request, cluster: str, at: str, *, node: str = "") -> 
 @_reading(f"{OF_CLUSTER}/record/{{name:path}}", EpisodeRecord)
 async def record(request: Request, cluster: str, name: str) -> object:
     """What one episode saw, decided and did: of a node the open one, else the last; or the one with that incident."""
-    return answer(await views_of(request).warden.history.record(views_of(request).known(cluster).cluster, name))
+    return answer(await views_of(request).warden.observations.record(views_of(request).known(cluster).cluster, name))
 
 
 @router.get(f"{PREFIX}/openapi.json", include_in_schema=False)

@@ -23,9 +23,8 @@ from policy.checks.verdicts import Health
 from policy.episode.gate import MAY_NOT_ACT
 from policy.episode.messages import GOOD_ENDS, EpisodeStatus, Kind, Outcome, Phase, RecordEntry
 from policy.fence.device_check import DeviceRow
+from policy.history.spells import Spell, why_not_repaired, would_have
 from policy.objects.nodes import READY
-from policy.observation import past_moment
-from policy.observation.spells import Spell
 from policy.scan.pauses import Pauses, since
 from policy.scan.scan_report import TargetRow
 from policy.values.times import read_as_of, written
@@ -35,7 +34,7 @@ from starter.handles.history import EndedEpisode, EpisodeRecord
 from starter.handles.observations import NONE_OBSERVED
 from starter.output.cluster_moment import zoned
 from starter.output.evaluation import in_one_line
-from starter.output.explanation import NodeExplanation, conclusion, scanner_lines
+from starter.output.explanation import NodeExplanation, conclusion, covers, scanner_lines
 from starter.output.record_table import END, moments_of
 from starter.web import api
 from starter.web.api import asked_moment
@@ -46,8 +45,8 @@ from starter.web.views import Views, explained, views_of
 # The timeline: the acts are those of `nodewarden record`, the episodes those of `nodewarden history`, the verdicts those of
 # `nodewarden explain`. Nothing is remembered here: what Temporal and the cluster have forgotten is not shown.
 
-WORDS = frozenset({"abort", "acknowledge-off", "extend", "hold", "isolate", "release", "request", "resume", "return-path"})
-SPOKEN = frozenset({"asked", "given", "taken back"})
+COMMANDS = frozenset({"abort", "acknowledge-off", "extend", "hold", "isolate", "release", "request", "resume", "return-path"})
+GIVEN = frozenset({"asked", "given", "taken back"})
 """An entry of a record is a person's word where its act is among those, and its outcome among these."""
 NONE_BEGINS = ", and no episode could begin during a pause"
 LATELY = timedelta(hours=1)
@@ -63,7 +62,7 @@ class TimelineKind(StrEnum):
     EPISODE = "episode"
     ACT = "act"
     PROOF = "proof"
-    WORD = "word"
+    COMMAND = "command"
     PAUSE = "pause"
     OBSERVATION = "observation"
 
@@ -122,8 +121,9 @@ def timeline(
         TimelineEntry(
             at=each.due,
             kind=TimelineKind.OBSERVATION,
-            what=past_moment.would_have(each),
+            what=would_have(each),
             until=each.ended,
+            goes_on=each.ended is None,
             incident=each.incident,
         )
         for each in spells
@@ -217,8 +217,8 @@ def _what(entry: RecordEntry) -> tuple[str, ...]:
 
 
 def _kind(entry: RecordEntry, *, proof: bool) -> TimelineKind:
-    if entry.act in WORDS and entry.outcome in SPOKEN:
-        return TimelineKind.WORD
+    if entry.act in COMMANDS and entry.outcome in GIVEN:
+        return TimelineKind.COMMAND
     return TimelineKind.PROOF if proof else TimelineKind.ACT
 
 
@@ -263,7 +263,7 @@ def _why_at(known: NodeTimeline, moment: datetime, pauses: Pauses, spells: Seque
         said += [_so(f"it was in phase {each.what!r}", each, moment) for each in (phase,) if each is not None]
         last = next((each for each in reversed(own) if each not in {episode, phase}), None)
         said += [f"last before it, {wording.span(moment - last.at)} earlier: {_line(last)}"] if last is not None else []
-    observed = list(past_moment.sentences(spells, moment))
+    observed = list(why_not_repaired(spells, moment))
     if not episodes:
         said += [*observed, *_refusal(known, moment)]
         said.append(
@@ -311,8 +311,6 @@ def printable(known: NodeTimeline) -> NodeTimeline:
 
 EPISODES_SHOWN = 20
 """The last ones of a node."""
-PROGRAMS_WORD = re.compile(r"^[^:]*\([A-Z][A-Za-z]+\): ")
-"""How a sentence about a node begins that names what programs call the reason."""
 SVG_LINE = 100
 """Characters of a line in the picture, in a typeface in which all are about as wide."""
 
@@ -430,11 +428,6 @@ def headline_of(found: NodeSeen) -> str:
             )
         return f"No episode is open: {verdict}{halted}"
     return "Not known: no episode of it is open, and no health check's verdict is known here"
-
-
-def covers(headline: str, sentence: str) -> bool:
-    """Whether the headline has said all of the sentence, but for the word that programs have for it."""
-    return all(part in headline for part in PROGRAMS_WORD.sub("", sentence).split(": ", 1))
 
 
 def _of_episode(episode: EpisodeStatus) -> str:

@@ -121,7 +121,7 @@ def overview_of(status: ClusterStatus) -> Overview:
         blind=next((each.text for each in found if each.code in BLIND), status.problem),
         pauses=scanner.pauses if scanner is not None else (),
         nodes=report.inventory if report is not None else 0,
-        permits_used=sum(each.holding is not PermitState.PARKED for each in permits),
+        permits_used=sum(each.state is not PermitState.PARKED for each in permits),
         permits_of=scanner.concurrency if scanner is not None else 0,
         persons=tuple(persons),
         breakers=tuple(_breakers(report)) if report is not None else (),

@@ -20,12 +20,13 @@ from policy.episode.advice import ONLY_IF, advice, section_of
 from policy.episode.messages import episode_id, scanner_id
 from policy.fence.config import method_summary
 from policy.fence.device_check import fenceable
+from policy.history.spells import would_have
 from policy.objects.scopes import POOL, group_phrase
 from policy.values import display_text
 from policy.values.times import written
 from starter import wording
 from starter.errors import RequestError, UnreadableError
-from starter.output.permits import still_stopped_by
+from starter.handles.status import still_stopped_by
 from starter.output.record_table import OFF_PROVEN
 from starter.web.auth import Caller, borne
 from starter.web.fleet import NodeState
@@ -215,7 +216,7 @@ async def devices(request: Request, cluster: str) -> Response:
 @router.get("/c/{cluster}/record/{name}")
 async def record(request: Request, cluster: str, name: str) -> Response:
     """What one episode saw, decided and did."""
-    found = await views_of(request).warden.history.record(views_of(request).known(cluster).cluster, name)
+    found = await views_of(request).warden.observations.record(views_of(request).known(cluster).cluster, name)
     standing = found.outcome if found.ended is not None else wording.phase(found.outcome)
     return render(
         request,
@@ -225,6 +226,7 @@ async def record(request: Request, cluster: str, name: str) -> Response:
         record=found,
         proven=OFF_PROVEN,
         standing=standing,
+        unrepaired=[(each, would_have(each)) for each in reversed(found.spells)],
     )
 
 

@@ -20,7 +20,7 @@ from activities.contracts.episode_start import TemporalUi
 from policy.checks.fence_policies import PolicySource
 from policy.episode.messages import Phase
 from policy.fence.device_check import DeviceReport, acted_on
-from policy.observation.offenders import OffenderRules
+from policy.history.offenders import OffenderRules
 from policy.scan import readiness
 from policy.scan.explanation import Explanation, explain
 from starter import wording
@@ -290,8 +290,10 @@ async def read(reading: Reading | None, cluster: str) -> ClusterSnapshot:
 async def explained(views: Views, cluster: str, node: str) -> NodeExplanation:
     """Why a node is, or is not, touched. Who does not answer is named. Raises SilentError where Temporal does not."""
     view = views.known(cluster)
-    status, episodes, observed = await asyncio.gather(
-        view.status(), views.warden.of_node(cluster, node), views.warden.observations.last_spells(cluster, node)
+    status = await view.status()
+    episodes, observed = await asyncio.gather(
+        views.warden.of_node(cluster, node),
+        views.warden.observations.last_spells(cluster, node, lasting=status.scanner is not None),
     )
     problems, found, explanation = [status.problem] if status.problem else [], None, None
     try:

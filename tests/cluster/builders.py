@@ -10,8 +10,8 @@ from typing import Any
 from simulator.client import ApiClient
 from tests.cluster.skipping import now
 from tests.documents import document
-from tests.marks import confirmed
 from tests.patience import PATIENCE
+from tests.policy.builders import confirmed
 
 NODES = "/api/v1/nodes"
 CHECKS = "/apis/remediation.medik8s.io/v1alpha1/nodehealthchecks"

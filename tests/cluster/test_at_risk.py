@@ -8,7 +8,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from temporalio.common import MetricCounter
+from temporalio.common import MetricCounter, MetricGaugeFloat, MetricMeter
+from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.report.alarms import REASON
@@ -24,12 +25,13 @@ from simulator.client import ApiClient
 from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, conditions, definition, node, until
 from tests.cluster.scans import Open, asked, observe, observe_until
 from tests.cluster.skipping import now
-from tests.marks import mark_metadata
+from tests.policy.builders import mark_metadata
 
 pytestmark = pytest.mark.timeout(15)
 
 ATTACHMENTS = "/apis/storage.k8s.io/v1/volumeattachments"
 PODS = "/api/v1/namespaces/default/pods"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 EVENTS = "/api/v1/namespaces/default/events"
 SICK = "node-1"
 PATIENCE = timedelta(seconds=300 + 360 - 60)
@@ -63,6 +65,9 @@ class Meter:
         assert name == DATA_AT_RISK.name
         return Counter(self)
 
+    def create_gauge_float(self, name: str, description: str | None = None, unit: str | None = None) -> MetricGaugeFloat:
+        return MetricMeter.noop.create_gauge_float(name, description, unit)
+
 
 class Scans:
     """Scans of one cluster, as so many workers would have them, and what all of them count."""
@@ -72,8 +77,8 @@ class Scans:
         self.notices = list[Notice]()
         self._open = open_scan
 
-    async def open(self, **options: Any) -> ClusterScan:
-        opened: ClusterScan = await self._open(at_risk=DataAtRisk(**options), notify=self.notices.append)
+    async def open(self, *, meter: Any = MetricMeter.noop, **options: Any) -> ClusterScan:
+        opened: ClusterScan = await self._open(at_risk=DataAtRisk(**options), notify=self.notices.append, meter=meter)
         return opened
 
     async def observe(self, scan: ClusterScan, known: ScanReport | None = None, wait: float = 0.25) -> ScanReport:
@@ -171,6 +176,47 @@ async def test_what_is_past_already_is_told_at_once_and_once_whatever_worker_sca
     assert len(scans.meter.counted) == 1
     at_risk = {(When.DATA_AT_RISK, SICK)}
     assert {(each.when, each.node) for each in scans.notices} == {(When.CIRCUIT_BREAKER, ""), *at_risk}
+
+
+@pytest.mark.parametrize("scanned", [True, False], ids=["after-a-scan", "never-scanned"])
+async def test_people_are_told_while_temporal_is_away_and_no_scan_runs(cluster: ApiClient, scans: Scans, scanned: bool) -> None:
+    """S36, S37: by a worker that had the scan, and by one that has just begun; no Lease is taken for that (S38)."""
+    scan = await scans.open(meter=scans.meter)
+    if scanned:
+        await scans.observe(scan)
+    before = (await cluster.list(LEASES))["items"]
+    assert len(before) == scanned
+    alone = asyncio.create_task(scan.without_temporal())
+    await fall(cluster, timedelta(hours=1))
+    await until(lambda: scans.meter.counted, 10)
+    (event,) = await told(cluster)
+    await ended(alone)
+    assert (event["involvedObject"]["name"], event["count"]) == (SICK, 1)
+    assert (await cluster.list(LEASES))["items"] == before
+    away = [each for each in scans.notices if each.when is When.TEMPORAL_AWAY]
+    assert [each.over for each in away] == [False, True]
+    assert [each.node for each in scans.notices if each.when is When.DATA_AT_RISK] == [SICK]
+
+
+@pytest.mark.parametrize("why", ["stopped", "another's"])
+async def test_a_cluster_that_is_not_ours_is_warned_of_nothing_while_temporal_is_away(
+    cluster: ApiClient, scans: Scans, why: str
+) -> None:
+    """S38: its scanner was stopped, or another deployment's has the cluster, as before."""
+    if why == "another's":
+        await observe(await scans.open(), asked(holder="temporal-b/default", work_in_hand=True))
+    scan = await scans.open(meter=scans.meter)
+    await scans.observe(scan)
+    if why == "stopped":
+        await ActivityEnvironment().run(scan.release_lease, asked())
+    alone = asyncio.create_task(scan.without_temporal())
+    await fall(cluster, timedelta(hours=1))
+    await until(lambda: scan.view.at_risk.next_due)
+    with pytest.raises(TimeoutError):
+        await until(lambda: scans.meter.counted, 0.5)
+    await ended(alone)
+    assert scans.meter.counted == []
+    assert await told(cluster) == []
 
 
 @pytest.mark.parametrize("why", ["ready", "detached", "off", "gone"])

@@ -20,7 +20,7 @@ from simulator.client import ApiClient
 from tests.cluster.builders import NODES, node
 from tests.cluster.scans import Open, asked, fleet, observe, observe_until
 from tests.cluster.skipping import now
-from tests.offline import load
+from tests.documents import load
 from tests.policy.builders import a_cluster_config, a_policy, config_map
 
 pytestmark = pytest.mark.timeout(15)

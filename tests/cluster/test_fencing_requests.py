@@ -97,10 +97,10 @@ async def test_the_end_of_a_request_that_was_told_of_a_failure_is_heard_though_n
     failed = [{"type": kind, **said} for kind in ("Processing", "Succeeded")]
     await person.patch(f"{REMEDIATIONS}/{SICK}/status", {"status": {"conditions": failed}})
     report = await observe(scan, asked(report, watching=(SICK,)))
-    assert (report.candidates, report.observations[0].asked_by) == ((), (uid,))
+    assert (report.candidates, report.seen_nodes[0].asked_by) == ((), (uid,))
     await person.delete(f"{REMEDIATIONS}/{SICK}")
     report = await observe(scan, asked(report, watching=(SICK,)))
-    assert report.observations[0].asked_by == ()
+    assert report.seen_nodes[0].asked_by == ()
 
 
 async def test_while_its_own_controller_is_alive_a_request_is_left_to_it(person: ApiClient, open_scan: Open) -> None:

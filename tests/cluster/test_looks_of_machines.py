@@ -264,7 +264,7 @@ async def test_what_has_become_of_its_machine_is_seen_live(case: Case, system: S
     result = await look(world, system, target=target, **case.fields)
     assert result.verdict is case.verdict, result.reason
     assert case.words in result.reason
-    assert case.found in {None, result.observation.unhealthy}
+    assert case.found in {None, result.seen.unhealthy}
     assert world.writes == 0
 
 

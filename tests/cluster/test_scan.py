@@ -33,7 +33,7 @@ from simulator.client import ApiClient, ApiError
 from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, conditions, definition, node, until
 from tests.cluster.scans import LIVE, OURS, Open, asked, fleet, observe, observe_until, with_policy
 from tests.cluster.skipping import now
-from tests.marks import mark_metadata
+from tests.policy.builders import mark_metadata
 
 pytestmark = pytest.mark.timeout(15)
 
@@ -198,7 +198,7 @@ async def test_what_an_open_episode_writes_ends_no_poll(person: ApiClient, busy:
     assert loop.time() - began > 1.4
     began = loop.time()
     await turn(person, "node-1", "True")
-    while not report.observations[0].ready:
+    while not report.seen_nodes[0].ready:
         report = await observe(scan, replace(in_hand, known_digest=report.digest))
     assert loop.time() - began < 0.8
 

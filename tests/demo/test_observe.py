@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from demo.observe import JUDGED, SEED, differences
-from policy.observation.comparison import CheckComparison, LongerTimeout
+from policy.history.comparison import CheckComparison, LongerTimeout
 from simulator.fleet_history import FleetHistory
 from tests.starter.process import nodewarden
 

@@ -26,7 +26,7 @@ from starter import uninstall
 from starter.doctor import Level, definitions, rights
 from supply_chain.chart import CHART
 from tests.deploy.helm import NAMESPACE, RELEASE, chart
-from tests.deploy.manifests import path_of
+from tests.documents import path_of
 from tests.system.real_api import api_server
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]

@@ -25,17 +25,11 @@ from simulator.cluster import kubeconfig_of
 from starter.client import Nodewarden
 from starter.web.auth import COOKIE
 from tests.deploy.helm import NAMESPACE, bare, of_kind, rendered
-from tests.deploy.manifests import path_of
 from tests.deploy.test_chart_life import ACCOUNTS, DEPLOYMENTS, Act, Api, install
 from tests.deploy.test_chart_life import api as api  # noqa: PLC0414 - fixtures
 from tests.deploy.test_chart_life import helm as helm  # noqa: PLC0414
 from tests.deploy.test_chart_life import person as person  # noqa: PLC0414
-from tests.documents import documents
-from tests.starter.conftest import client as client  # noqa: PLC0414
-from tests.starter.conftest import cluster as cluster  # noqa: PLC0414
-from tests.starter.conftest import server as server  # noqa: PLC0414
-from tests.starter.conftest import unserved as unserved  # noqa: PLC0414
-from tests.starter.conftest import warden as warden  # noqa: PLC0414
+from tests.documents import documents, path_of
 from tests.starter.process import nodewarden
 from workers.configuration.settings import load
 

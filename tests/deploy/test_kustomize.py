@@ -15,8 +15,7 @@ from policy.remediation.ladder import Body, ladder_of
 from policy.remediation.strategies import Strategy
 from simulator.client import ApiClient, ApiError
 from tests.deploy.helm import rendered
-from tests.deploy.manifests import path_of
-from tests.documents import ROOT, documents
+from tests.documents import ROOT, documents, path_of
 from tests.policy.builders import check_object
 from tests.system.real_api import api_server
 

@@ -14,12 +14,12 @@ import pytest
 import yaml
 from temporalio.testing import ActivityEnvironment
 
-from activities.cluster.acts.attestation import ClusterAttestation
 from activities.cluster.acts.cluster_lease import ScannerLease
 from activities.cluster.acts.failed_volumes import ClusterFailedVolumes
 from activities.cluster.acts.fence_devices import ClusterFenceDevices
 from activities.cluster.acts.freeing import ClusterFreeing
 from activities.cluster.acts.isolation import ClusterIsolation
+from activities.cluster.acts.node_actions import ClusterAttestation, NodeActionHandler
 from activities.cluster.acts.preservation import ClusterPreservation
 from activities.cluster.acts.remediation_objects import ClusterRemediationObjects
 from activities.cluster.acts.scan import ClusterScan
@@ -27,7 +27,6 @@ from activities.cluster.acts.targets import ClusterTarget
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.live.last_look import LastLook
-from activities.cluster.report.node_actions import NodeActionHandler
 from activities.cluster.report.nodefences import EpisodePublisher, NodeFences
 from activities.cluster.watch.freshness import ViewLimits
 from activities.cluster.watch.view import ClusterView
@@ -76,16 +75,14 @@ from policy.values.object_refs import ObjectRef
 from simulator.api import errors
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient, ApiError
-from starter.deploy.features import SHIPPED, Feature, Process, features_of, processes_of
 from starter.deploy.manifests import to_yaml
-from starter.deploy.rights import leases, rbac
+from starter.deploy.rights import SHIPPED, Feature, Process, features_of, leases, processes_of, rbac
 from tests.cel import CelPython
 from tests.cluster import test_preserving as kept
 from tests.cluster.builders import CHECKS, NODES, check, definition, node, templates, until
 from tests.cluster.fencing_requests import NAMESPACE, OWNER, REMEDIATIONS, remediation, request_definition
 from tests.cluster.machines import CLUSTER_API, OPENSHIFT, System, machine_of
-from tests.deploy.manifests import path_of
-from tests.documents import ROOT, documents, every
+from tests.documents import ROOT, documents, every, path_of
 from tests.licensing import LICENCES
 from tests.system.real_api import simulated_only
 from workers.configuration.credentials import ClusterObjects, WorkerCredentials
@@ -579,18 +576,18 @@ async def _mirror(worker: ClusterConnection, target: Target) -> None:
     assert await fences.sweep(()) == 1
 
 
-async def _refuse_to_dispatch(cluster: str, spoken: NodeActionSpec, action: ActionName, who: str) -> str:
-    raise AssertionError(f"{cluster}: {spoken} of {action.name} by {who} is attested by no policy")
+async def _refuse_to_dispatch(cluster: str, spec: NodeActionSpec, action: ActionName, who: str) -> str:
+    raise AssertionError(f"{cluster}: {spec} of {action.name} by {who} is attested by no policy")
 
 
 async def _hear(worker: ClusterConnection, api: ApiServer) -> None:
     """A person's word, which Kubernetes attests."""
-    spoken = NodeActionSpec(action=Verb.HOLD, node=SICK, reason="looks at it")
+    spec = NodeActionSpec(action=Verb.HOLD, node=SICK, reason="looks at it")
     async with ApiClient(ApiAddress(url=api.url, token="administrator"), user_agent="administrator") as person:
-        body = {"metadata": {"name": "hold"}, "spec": spoken.spec("admin")}
+        body = {"metadata": {"name": "hold"}, "spec": spec.to_dict("admin")}
         made = await person.create(f"/apis/nodewarden.io/v1alpha1/namespaces/{NAMESPACE_OF_WORDS}/nodeactions", body)
     action = ActionName(name="hold", uid=made["metadata"]["uid"])
-    asked = VerifyRequest(cluster=CLUSTER, spoken=spoken, action=action, use="one")
+    asked = VerifyRequest(cluster=CLUSTER, spec=spec, action=action, use="one")
     found = {"hold": made}
     ended = asyncio.Event()
     keeping = NodeActionHandler(CLUSTER, worker, found, _refuse_to_dispatch, on_change=ended.set)

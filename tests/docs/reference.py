@@ -21,15 +21,15 @@ from activities.contracts.metrics import TABLE
 from policy.episode.decisions import MEANINGS, VERSION, Decision, DecisionKind
 from policy.episode.messages import EpisodeResult, FencingInput, PreservationInput, RemediationInput
 from policy.episode.phases import ARROWS, Arrows
-from policy.observation.spells import ObservationRecord
+from policy.history.spells import ObservationRecord
 from policy.values.times import format_duration
 from starter.cli import app
-from starter.commands import answers
 from starter.plans import spell_file
 from starter.web import api
 from starter.web.app import application
 from starter.web.auth import OwnHouse
 from starter.web.views import Views
+from tests.docs import answers
 from tests.documents import documents
 from tests.security.matrix import CELLS, Act, Principal
 from workers.configuration.setting_sources import PREFIX, STEP, TEMPORAL_VARIABLES

@@ -96,10 +96,10 @@ def test_every_command_line_is_understood(lines: Callable[[], Iterable[Line]], s
     assert wrong == {}
 
 
-@pytest.mark.parametrize("way", ways("node-7", dict.fromkeys(Verb, ""), 3), ids=lambda way: way.word.value)
+@pytest.mark.parametrize("way", ways("node-7", dict.fromkeys(Verb, ""), 3), ids=lambda way: way.verb.value)
 def test_what_an_episode_offers_has_all_that_its_command_asks_for(way: AcceptedCommand) -> None:
     """S44: it is copied as it stands."""
-    if way.word not in {
+    if way.verb not in {
         Verb.FENCE,
         Verb.REMEDIATE,
         Verb.STOP_SCAN,

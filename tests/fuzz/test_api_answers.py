@@ -17,8 +17,7 @@ from activities.cluster.objects.live_node import read_node
 from activities.cluster.objects.object_reader import read_views
 from activities.cluster.objects.workload import read_standing
 from activities.errors import ErrorType, error_type
-from tests.fuzz.documents import A_LEASE, A_POD, A_VOLUME, a_node, flow
-from tests.fuzz.strange import DEEP, PATIENCE, Server, as_bytes, changed, examples, served
+from tests.fuzz.strange import A_LEASE, A_POD, A_VOLUME, DEEP, PATIENCE, Server, a_node, as_bytes, changed, examples, flow, served
 from tests.vectors.objects import NOW
 
 pytestmark = PATIENCE

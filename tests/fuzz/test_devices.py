@@ -24,8 +24,7 @@ from policy.episode.messages import Reading
 from policy.fence.drivers.agent_parameters import AgentMetadata, AgentParameter
 from policy.fence.plan import PowerDevice
 from policy.fence.power import PowerState
-from tests.fuzz.documents import flow
-from tests.fuzz.strange import NO_JSON, PATIENCE, Json, Server, as_bytes, changed, examples, served
+from tests.fuzz.strange import NO_JSON, PATIENCE, Json, Server, as_bytes, changed, examples, flow, served
 from tests.power.conftest import PASSWORD, USERNAME, within
 from tests.power.gce.stand import load_client
 from tests.power.redfish.stand import RESET, SYSTEM

@@ -42,7 +42,7 @@ pytestmark = PATIENCE
 
 WORKFLOWS = (Fencing, Remediation, Preservation, HealthScanner, DeviceCheck)
 REF = ObjectRef(api_version="v1", kind="K", name="n", namespace="s")
-NOW = World().observation()
+NOW = World().seen_node()
 
 
 def written(value: Any) -> Any:
@@ -122,7 +122,7 @@ def test_an_input_that_can_t_be_used_ends_the_workflow_with_an_error_of_ours(sta
     asyncio.run(played(play))
 
 
-SIGNALS: dict[str, Any] = {"observe": NOW, "permit_granted": None, "look_again": None}
+SIGNALS: dict[str, Any] = {"node_changed": NOW, "permit_granted": None, "look_again": None}
 UPDATES = {
     "abort": AbortRequest(who="ada", reason="r"),
     "hold": PERSON,
@@ -153,9 +153,9 @@ def words(said_of: dict[tuple[str, str], Any]) -> st.SearchStrategy[Word]:
 
 @examples(40)
 @given(st.lists(words(WORDS), min_size=1, max_size=4))
-@example([(("signal", "observe"), [])])
+@example([(("signal", "node_changed"), [])])
 @example([(("signal", "permit_granted"), [raw(b"7")])])
-@example([(("signal", "observe"), [raw(b"", "binary/null")])])
+@example([(("signal", "node_changed"), [raw(b"", "binary/null")])])
 @example([(("update", "hold"), [raw(as_bytes(written(PERSON) | {"who": who}))]) for who in ("7", "8")])
 def test_whatever_is_said_to_an_episode_that_waits_it_goes_on(spoken: list[Word]) -> None:
     """S44: and what is refused changes nothing."""

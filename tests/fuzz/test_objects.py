@@ -30,8 +30,25 @@ from policy.scan.explanation import explain
 from policy.scan.ledger import Ledger
 from policy.values.machine_apis import MCM, OPENSHIFT
 from tests.cluster.fencing_requests import OBEYED, reference, remediation
-from tests.fuzz.documents import A_LEASE, A_SET, CLUSTER_CONFIG, NODE, OF_NODE, OWN_CONFIG, SWITCH, TEMPLATE, WATCHED, named
-from tests.fuzz.strange import DEEP, PATIENCE, Json, as_bytes, as_value, changed, examples
+from tests.fuzz.strange import (
+    A_LEASE,
+    A_SET,
+    CLUSTER_CONFIG,
+    DEEP,
+    NODE,
+    OF_NODE,
+    OWN_CONFIG,
+    PATIENCE,
+    SWITCH,
+    TEMPLATE,
+    WATCHED,
+    Json,
+    as_bytes,
+    as_value,
+    changed,
+    examples,
+    named,
+)
 from tests.policy.builders import a_node, report_of
 from tests.policy.fence.test_templates import template
 from tests.vectors.objects import NOW

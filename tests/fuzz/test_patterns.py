@@ -224,9 +224,9 @@ def slowest(found: Found) -> str:
     return ""
 
 
-@pytest.mark.parametrize("pattern", [r"[\w~.:@+-]*[\w~:@+-][\w~.:@+-]*(?:/x)?", r"(a|a)+b", r"(?:a+)+b", r"a*a*a*c"])
+@pytest.mark.parametrize("pattern", [r"[\w~.:@+-]*[\w~:@+-][\w~.:@+-]*(?:/x)?", r"(?:a+)+b"])
 def test_a_pattern_that_backtracks_is_found(pattern: str) -> None:
-    """Or the next test would prove nothing: the first is the one that took a tenant's value for 13 s."""
+    """Or the next test would prove nothing. The first is a power, and took a tenant's value for 13 s, the second doubles."""
     assert slowest(Found(where="here", pattern=re.compile(pattern), searched=False))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,7 +13,8 @@ from policy.checks.rules import rules_of
 from policy.checks.verdicts import JudgedTarget, Verdict
 from policy.dialects import parse
 from policy.episode.fencing_requests import FencingRequest
-from policy.episode.messages import Kind, Observation, Pinned
+from policy.episode.gate import MODE
+from policy.episode.messages import EpisodeResult, Kind, Outcome, Pinned, RestartProof, SeenNode
 from policy.episode.permits import Permit, PermitState
 from policy.fence.config import FenceConfig, Method
 from policy.fence.configmap_methods import ConfigMap, Found, LookupKind, ObjectLookup, ObjectName
@@ -20,13 +22,33 @@ from policy.fence.configmaps import read_config_maps
 from policy.fence.plan import FencingPlan
 from policy.fence.plan_compiler import compile_config
 from policy.fence.templates import read_fencing_template
+from policy.history.comparison import RecordedSpell
+from policy.history.spells import Ending, HeldSpan, NodeDays, Spell
 from policy.objects.machines import MachineView, WorkloadCluster
-from policy.objects.nodes import MARK_ANNOTATION, Condition, NodeView
+from policy.objects.marks import digest_of
+from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL, Condition, NodeView, Taint
 from policy.objects.remediations import RemediationObject
+from policy.preservation.decision import Effects
+from policy.preservation.kept_machine import CONDITION, TAINT, Held
 from policy.scan.ledger import Ledger
 from policy.scan.scan_report import Candidate, CheckReport, ClusterLease, ReportParts, ScanReport, ViewState
-from policy.values.object_refs import FENCE_NAMESPACE, ObjectRef
-from tests.marks import confirmed
+from policy.values.machine_apis import named
+from policy.values.mode import Mode
+from policy.values.object_refs import FENCE_NAMESPACE, Dialect, ObjectRef
+
+# Marks on nodes as we write them: an annotation, and the label that makes it ours.
+
+
+def confirmed(annotations: Mapping[str, str]) -> dict[str, str]:
+    """The label that makes the mark among these annotations ours; none where there is no mark."""
+    return {MARK_LABEL: digest_of(annotations[MARK_ANNOTATION])} if MARK_ANNOTATION in annotations else {}
+
+
+def mark_metadata(value: str) -> dict[str, Any]:
+    """For a patch that puts this mark on a node."""
+    annotations = {MARK_ANNOTATION: value}
+    return {"annotations": annotations, "labels": confirmed(annotations)}
+
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 WORKER = "node-role.kubernetes.io/worker"
@@ -154,7 +176,7 @@ def a_report(*candidates: Candidate, **fields: object) -> ScanReport:
     return ScanReport(digest="d", at=NOW, resource_version="1", inventory=12, candidates=candidates, **values)  # type: ignore[arg-type]
 
 
-def a_permit(node: str, holding: PermitState = PermitState.OPEN, **fields: object) -> Permit:
+def a_permit(node: str, state: PermitState = PermitState.OPEN, **fields: object) -> Permit:
     values: dict[str, object] = {
         "workflow_id": f"episode/c/{node}",
         "incident": f"incident-{node}",
@@ -163,7 +185,7 @@ def a_permit(node: str, holding: PermitState = PermitState.OPEN, **fields: objec
         "node_uid": f"uid-of-{node}",
         "provider_id": f"sim:///{node}",
     } | fields
-    return Permit(node=node, holding=holding, **values)  # type: ignore[arg-type]
+    return Permit(node=node, state=state, **values)  # type: ignore[arg-type]
 
 
 def pinned(**fields: object) -> Pinned:
@@ -178,7 +200,7 @@ def pinned(**fields: object) -> Pinned:
     return Pinned(**values)  # type: ignore[arg-type]
 
 
-def seen(**fields: object) -> Observation:
+def seen(**fields: object) -> SeenNode:
     values: dict[str, object] = {
         "node": "node-1",
         "uid": "uid-1",
@@ -187,7 +209,7 @@ def seen(**fields: object) -> Observation:
         "boot_id": "boot-1",
         "ready": True,
     } | fields
-    return Observation(**values)  # type: ignore[arg-type]
+    return SeenNode(**values)  # type: ignore[arg-type]
 
 
 # ConfigMaps as people write them, and the reader run on them.
@@ -304,7 +326,7 @@ def report_of(parts: ReportParts) -> ScanReport:
         checks=parts.checks,
         candidates=parts.candidates,
         candidates_left_out=parts.candidates_left_out,
-        observations=parts.observations,
+        seen_nodes=parts.seen_nodes,
         control_plane=parts.control_plane,
         policies=parts.policies,
         groups=parts.groups,
@@ -314,3 +336,155 @@ def report_of(parts: ReportParts) -> ScanReport:
 def plan_of_template(obj: Mapping[str, object], node: NodeView, *, taint_honoured: bool = True) -> FencingPlan:
     """What an episode of that node carries out where this is its template."""
     return compile_config(read_fencing_template(obj, node), taint_honoured=taint_honoured)
+
+
+# Machines, their Clusters, and the health checks over them, for tests of what only Machines have.
+
+NAMESPACE = "machines"
+FOREIGN = {"apiVersion": "self-node-remediation.medik8s.io/v1alpha1", "kind": "SelfNodeRemediationTemplate", "name": "snr"}
+
+
+def openshift(name: str, **spec: object) -> HealthCheck:
+    """Of Machines that must be Ready for 40 s, and have a Node within a minute."""
+    fields: dict[str, object] = {
+        "selector": {"matchLabels": {"pool": "a"}},
+        "unhealthyConditions": [{"type": "Ready", "status": "Unknown", "timeout": "40s"}],
+        "nodeStartupTimeout": "1m",
+        "maxUnhealthy": "60%",
+    } | spec
+    return parse(
+        {
+            "apiVersion": "machine.openshift.io/v1beta1",
+            "kind": "MachineHealthCheck",
+            "metadata": {"name": name, "namespace": NAMESPACE},
+            "spec": {key: value for key, value in fields.items() if value is not None},
+        }
+    )
+
+
+def cluster_api(
+    name: str, cluster: str = "prod", limit: object = "60%", template: object = None, **checks: object
+) -> HealthCheck:
+    """Of Machines whose Node must be Ready for 30 s, and that have one within a minute."""
+    fields: dict[str, object] = {
+        "unhealthyNodeConditions": [
+            {"type": "Ready", "status": "Unknown", "timeoutSeconds": 30},
+            {"type": "Ready", "status": "False", "timeoutSeconds": 30},
+        ],
+        "nodeStartupTimeoutSeconds": 60,
+    } | checks
+    remediation: dict[str, object] = {"triggerIf": {"unhealthyLessThanOrEqualTo": limit}}
+    if template is not None:
+        remediation["templateRef"] = template
+    return parse(
+        {
+            "apiVersion": "cluster.x-k8s.io/v1beta2",
+            "kind": "MachineHealthCheck",
+            "metadata": {"name": name, "namespace": NAMESPACE},
+            "spec": {
+                "clusterName": cluster,
+                "selector": {"matchExpressions": [{"key": "pool", "operator": "Exists"}]},
+                "checks": {key: value for key, value in fields.items() if value is not None},
+                "remediation": remediation,
+            },
+        }
+    )
+
+
+def a_machine(name: str = "m1", dialect: Dialect = Dialect.CLUSTER_API, **fields: object) -> MachineView:
+    values: dict[str, object] = {
+        "labels": {"pool": "a"},
+        "created": ago(9999),
+        "last_updated": ago(9999),
+        "node_name": "n1",
+        "cluster_name": "prod" if dialect is Dialect.CLUSTER_API else "",
+        "controller": "MachineSet/set",
+    } | fields
+    return MachineView(api=named(dialect), namespace=NAMESPACE, name=name, **values)  # type: ignore[arg-type]
+
+
+PROD = WorkloadCluster(namespace=NAMESPACE, name="prod", control_plane_initialized=True, infrastructure_ready=True)
+
+
+# Spells, node-days and ended repairs, as a scanner and its episodes record them.
+
+CHECK = "NodeHealthCheck/workers"
+NOON = datetime(2026, 11, 28, 12, tzinfo=UTC)
+"""When spells of these tests are due, if they say nothing else."""
+TIMEOUT = timedelta(minutes=5, seconds=1)
+
+
+def minutes(number: float) -> timedelta:
+    return timedelta(minutes=number)
+
+
+def held(code: str, since: datetime, until: datetime | None = None) -> HeldSpan:
+    return HeldSpan(code=code, message=f"{code} holds it", since=since, until=until)
+
+
+def spell(
+    node: str = "node-7", *, lasted: timedelta | None = timedelta(minutes=3), ending: Ending | None = None, **fields: Any
+) -> Spell:
+    """Observed, and back by itself so long after it was due; lasted None: it goes on."""
+    due: datetime = fields.pop("due", NOON)
+    ended = due + lasted if lasted is not None else None
+    found = Spell(
+        node=node,
+        check=CHECK,
+        cause="ReadyUnknown",
+        since=due - TIMEOUT,
+        due=due,
+        mode=Mode.OBSERVE,
+        held=(held(MODE, due, ended),),
+        ended=ended,
+        ending=(ending or Ending.CAME_BACK) if ended is not None else None,
+    )
+    return replace(found, **fields)
+
+
+def recorded(*spells: Spell) -> tuple[RecordedSpell, ...]:
+    return tuple(RecordedSpell(spell=each, workflow_id=f"observation/prod/{each.node}/{each.due.isoformat()}") for each in spells)
+
+
+def node_days(days: float, day: str = "2026-11-28", mode: Mode = Mode.OBSERVE) -> NodeDays:
+    return NodeDays(day=day, check=CHECK, mode=mode, seconds=days * 86400)
+
+
+def repaired(node: str, ended: datetime, *, took: timedelta = timedelta(minutes=6), **fields: Any) -> EpisodeResult:
+    """By a restart that a check had asked for."""
+    found = EpisodeResult(
+        outcome=Outcome.RECOVERED,
+        incident=f"i-{node}-{ended:%d%H%M}",
+        cluster="prod",
+        node=node,
+        message="",
+        started=ended - took,
+        ended=ended,
+        restart_proof=RestartProof(boot_id="b2", previous_boot_id="b1", seen_at=ended),
+        check=CHECK,
+        cause="ReadyUnknown",
+    )
+    return replace(found, **fields)
+
+
+# What a decision about a machine writes, carried out on the snapshot instead of on objects.
+
+
+def carried_out(held: Held, found: Effects) -> Held:
+    """The objects once that was written; a drain goes well."""
+    annotations = {key: value for key, value in (dict(held.annotations) | dict(found.machine)).items() if value is not None}
+    after = replace(held, annotations=annotations, expiry=found.expiry if found.expiry_differs else held.expiry)
+    if held.node is None:
+        assert not found.node
+        assert found.taint is None
+        assert found.condition is None
+        return after
+    there = {key: value for key, value in (dict(held.node.annotations) | dict(found.node)).items() if value is not None}
+    taints = tuple(taint for taint in held.node.taints if taint.key != TAINT or found.taint is not False)
+    if found.taint:
+        taints = (*taints, Taint(key=TAINT, effect="NoSchedule"))
+    conditions = held.node.conditions
+    if found.condition is not None:
+        said = Condition(type=CONDITION, **{field: getattr(found.condition, field) for field in ("status", "reason", "message")})
+        conditions = (*(each for each in conditions if each.type != CONDITION), said)
+    return replace(after, node=replace(held.node, annotations=there, taints=taints, conditions=conditions))

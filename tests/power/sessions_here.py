@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from activities.power.bmc import ipmi, redfish, redfish_http, session
-from activities.power.bmc.session import DeviceSession, OperationError
+from activities.power.bmc import child, ipmi, redfish, redfish_http
+from activities.power.bmc.child import DeviceSession, OperationError
 from activities.power.driver import Deadline
 
 SAID: ContextVar[list[bytes]] = ContextVar("said")
@@ -32,7 +32,7 @@ class SessionsHere:
     def patch(self, monkeypatch: pytest.MonkeyPatch, driver: type) -> None:
         """Have devices of this kind spoken to here."""
         monkeypatch.setattr(driver, "server", self)
-        for module in (session, ipmi, redfish, redfish_http):
+        for module in (child, ipmi, redfish, redfish_http):
             monkeypatch.setattr(module, "write_line", say)
 
     def answer(self, device: dict[str, Any], logged_in: list[DeviceSession], asked: dict[str, Any]) -> None:
@@ -50,7 +50,7 @@ class SessionsHere:
 
 
 class ChildHere:
-    """In place of a `ForkedChild`."""
+    """In place of a `ChildHandle`."""
 
     timed_out = False
 

@@ -22,7 +22,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.contracts.power import CommandResult, PowerRequest
 from activities.errors import ErrorType, error_type
-from activities.power.bmc.forked_child import ForkServer
+from activities.power.bmc.child_handle import ForkServer
 from activities.power.driver import DeviceCredentials
 from activities.power.registry import driver_for
 from activities.power.service import PowerService
@@ -36,7 +36,7 @@ from tests.licensing import BELIEVING
 from tests.patience import PATIENCE
 from tests.power.conftest import PASSWORD, USERNAME, Stand, fails, within
 from tests.power.ipmi.test_driver import RAKP_1
-from tests.power.processes.process_table import gone, operations_of
+from tests.power.process_table import gone, operations_of
 from tests.power.targets import endpoint_of, target_with
 
 ANOTHER = "4c4c4544-0042-3510-8051-b4c04f4d3133"

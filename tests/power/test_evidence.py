@@ -16,7 +16,7 @@ from activities.contracts.evidence import BundleName, DeviceEvidenceRequest, Evi
 from activities.errors import ErrorType
 from activities.evidence_directory import EvidenceDirectory, Limits
 from activities.power.bmc import ipmi as ipmi_child
-from activities.power.bmc.session import OperationError
+from activities.power.bmc.child import OperationError
 from activities.power.driver import Deadline, PowerDriver, PowerError
 from activities.power.service import DeviceEvidence
 from policy.fence.plan import PowerDevice

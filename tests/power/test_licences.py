@@ -202,8 +202,8 @@ def test_s49_a_seal_ends_and_is_asked_for_anew_before(licences: Licences, monkey
 @pytest.mark.parametrize(("verb", "within"), [(Verb.ACK_OFF, OFF_FOR), (Verb.FENCE, SEALED_FOR)])
 def test_s49_a_verified_word_ends(licences: Licences, monkeypatch: pytest.MonkeyPatch, verb: Verb, within: timedelta) -> None:
     """What was seen off long ago may run: an old word of that incident would free its pods again (S1)."""
-    spoken = NodeActionSpec(action=verb, node=TARGET.pinned.node, reason="a drill")
-    word = SealedCommand(spoken=spoken, action="uid-1", speaker="ada")
+    spec = NodeActionSpec(action=verb, node=TARGET.pinned.node, reason="a drill")
+    word = SealedCommand(spec=spec, action="uid-1", speaker="ada")
     sealed = run(licences.seal_command, TARGET.cluster, TARGET.incident, word)
     moment = datetime.now(UTC)
     for late in (timedelta(minutes=-1), timedelta(minutes=1)):

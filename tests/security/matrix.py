@@ -73,11 +73,11 @@ OVERRIDDEN = (
     "cluster/acts/test_verified_words.py::test_a_permit_past_a_circuit_breaker_licenses_nothing_without_the_sealed_override"
 )
 MADE_UP_MARK = "security/test_matrix.py::test_s28_a_mark_that_a_client_of_temporal_has_made_up_takes_nothing_of_others_away"
-LOCAL_PAGE = "security/test_page_of_this_machine.py::test_another_user_of_the_host_says_and_reads_nothing"
+LOCAL_PAGE = "security/test_page.py::test_another_user_of_the_host_says_and_reads_nothing"
 ANY_HOST = "workers/test_credentials.py::test_a_secret_without_a_host_goes_where_the_setting_says"
 SEALED = "power/test_licences.py::test_every_device_of_a_plan_is_sealed_and_no_other_is_believed"
 TOKENS = "security/test_token_of_another_cluster.py::"
-LOOKING = "security/test_who_looks_at_the_page.py::"
+LOOKING = "security/test_page.py::"
 NOTIFYING = "test_notifying.py::"
 HIS_DEVICE = "security/test_moved_bmc.py::test_the_bmc_of_another_machine_at_the_old_address_is_not_commanded"
 STRANGE_DEVICE = "fuzz/test_devices.py::test_whatever_a_redfish_service_says"

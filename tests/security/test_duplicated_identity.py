@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from policy.episode.messages import Outcome
+from simulator.bmc.bmc import start_bmc
+from simulator.platforms.ipmi import Ipmi
 from simulator.resources import NODES
 from tests.system.fixtures import Standing
 from tests.system.harness import System
-from tests.system.questions import commands, events_about, is_open
+from tests.system.questions import CONSEQUENCES, acts, commands, events_about, is_open, parked
 from tests.system.test_api_restarts import under_shipped_rights
 from tests.system.test_storm import explained
 
@@ -112,3 +116,41 @@ async def test_once_the_copy_is_gone_the_machine_is_fenced_as_any_other(system: 
     result = await system.ended(before)
     assert [each.command for each in commands(system, victim)] == ["off", "on"]
     assert await system.judge(before, result) == []
+
+
+# The address of a BMC is given to another machine's: neither is switched off, and what it says frees nothing (S39).
+
+
+@pytest.fixture
+async def bare_metal(standing: Standing) -> AsyncIterator[System]:
+    async with standing(nodes=4, zones=2, platform="ipmi") as running:
+        await running.start_worker()
+        await running.apply_policy(check={"minHealthy": 1})
+        await running.start_scanner()
+        yield running
+
+
+async def test_the_bmc_of_another_machine_at_the_old_address_is_not_commanded(bare_metal: System, tmp_path: Path) -> None:
+    victim = bare_metal.node_of_pod("demo/database-0")
+    healthy = next(name for name in bare_metal.cluster.nodes if name != victim)
+    platform = bare_metal.cluster.platform
+    assert isinstance(platform, Ipmi)
+    old = platform.bmcs[victim]
+    await old.stop()
+    moved = await start_bmc(
+        bare_metal.cluster.chassis.url,
+        healthy,
+        platform.username,
+        platform.password,
+        state_dir=tmp_path,
+        system_uuid=UUID((await bare_metal.live_node(healthy))["status"]["nodeInfo"]["systemUUID"]),
+        port=old.port,
+    )
+    try:
+        bare_metal.break_node(victim)
+        found = await parked(bare_metal, victim)
+    finally:
+        await moved.stop()
+    assert "is not the device of" in found.problem, found.problem
+    assert commands(bare_metal, healthy) == commands(bare_metal, victim) == []
+    assert not CONSEQUENCES & set(await acts(bare_metal, victim))

@@ -5,6 +5,7 @@ The attacker schedules the drain himself, of a node that is well and bears a mar
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -23,7 +24,7 @@ from policy.objects.nodes import PRESERVE_ANNOTATION
 from policy.preservation.kept_machine import CONDITION, TAINT
 from policy.values.mode import MODE_KEY, Mode
 from simulator.resources import NODES
-from tests.cluster.acts.world import CHECKS, CLUSTER, HOLDER, NODE, World, refused
+from tests.cluster.acts.world import CHECK_REF, CHECKS, CLUSTER, HOLDER, NODE, World, refused
 from tests.cluster.machines import CLUSTER_API, machine_of
 
 EVERYTHING = DrainOptions(force=True, ignore_daemon_sets=True, delete_empty_dir=True, grace=timedelta(0))
@@ -149,9 +150,9 @@ async def test_s52_a_pool_goes_as_far_as_the_check_allows_that_calls_its_machine
     told = await hold(world, **asked)
     assert (told.phase, told.drain) == ("Failed:Preserved", False)
     assert words in told.reason
-    target = await marked(world, Kind.PRESERVATION)
+    target, older = await marked(world, Kind.PRESERVATION), replace(CHECK_REF, name="older")
     with refused(ErrorType.NOT_LICENSED, words):
-        await drain(world, target)
+        await drain(world, target, need=Need(kind=NeedKind.CHECK, check=older))
     words = await allow(Mode.DRAIN)
     assert (await hold(world, **asked)).drain
     assert (await drain(world, target)).evicted == 1
@@ -164,6 +165,18 @@ async def test_s52_a_pool_goes_as_far_as_the_check_allows_that_calls_its_machine
     told = await hold(world, **asked, drained=True)
     assert (told.preserved, told.terminate) == (False, False)
     assert words in told.reason
+
+
+async def test_s52_no_check_says_how_far_a_pool_goes_with_a_machine_that_its_controller_calls_failed(busy: World) -> None:
+    """The check is as if it were not there: else one that is tried out would take evidence away."""
+    await busy.install_kinds()
+    await busy.add_check(duration="60s")
+    await busy.others.patch(CHECKS.path("workers"), {"metadata": {"annotations": {MODE_KEY: "observe"}}})
+    await busy.set_ready("Unknown", since=busy.now - timedelta(hours=1))
+    await busy.change_node({"metadata": {"annotations": CLUSTER_API.ties(NODE)}})
+    assert not (await hold(busy, wish=Wish(automatic=True), unhealthy="x")).preserved
+    await CLUSTER_API.set_status(busy.others, machine_of(NODE), {"phase": "Failed"})
+    assert (await hold(busy, wish=Wish(automatic=True), unhealthy="x")).drain
 
 
 async def test_s42_what_a_health_check_truly_calls_unhealthy_is_kept_as_failed(world: World) -> None:

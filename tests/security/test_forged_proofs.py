@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from activities.contracts.target import FreeCutRequest, FreeDumpingRequest
+from activities.contracts.target import FreeCutRequest, FreeDumpingRequest, Target
 from activities.errors import ErrorType
 from activities.keyring import Keyring
 from activities.licences import READ_LATELY, Licences
@@ -20,7 +20,20 @@ from policy.episode.messages import OffProof, PathProof, Reading, VolumeReading
 from policy.fence.kdump import KdumpReading, KernelDead
 from policy.fence.plan import CutStorage
 from policy.fence.power import PowerState, VolumeState
-from tests.cluster.acts.world import ENDPOINT, HOLDER, NOW, SICK_SINCE, WHOSE, World, off_proof, read, refused
+from policy.objects.marks import Added
+from tests.cluster.acts.world import (
+    ENDPOINT,
+    HOLDER,
+    NOW,
+    OUT_OF_SERVICE,
+    SICK_SINCE,
+    WHOSE,
+    World,
+    off_proof,
+    our_mark,
+    read,
+    refused,
+)
 from tests.licensing import LICENCES
 
 ADDRESS = "10.0.0.7"
@@ -128,7 +141,7 @@ async def test_s1_a_cut_that_a_caller_has_made_up_frees_nothing(what: str, marke
 async def test_s1_a_dump_that_no_listener_of_ours_has_heard_frees_nothing(true: bool, marked: World) -> None:
     last = NOW - timedelta(seconds=2)
     heard = LICENCES.sealed_dump(KdumpReading(at=NOW, listening=SICK_SINCE, address=ADDRESS if true else "10.0.0.8", last=last))
-    proof = KernelDead(address=ADDRESS, messages=1, last=last, heard_at=NOW, after=SICK_SINCE, seal=heard.seal)
+    proof = KernelDead(address=ADDRESS, messages=1, last=last, read_at=NOW, after=SICK_SINCE, seal=heard.seal)
     target = await marked.pinned()
     target = replace(target, pinned=replace(target.pinned, addresses=(ADDRESS,)))
     request = FreeDumpingRequest(target=target, proof=proof, not_after=NOW + timedelta(seconds=9), holder=HOLDER)
@@ -142,3 +155,73 @@ async def test_s1_a_dump_that_no_listener_of_ours_has_heard_frees_nothing(true: 
 async def test_s2_what_was_truly_read_frees(marked: World) -> None:
     """Otherwise nothing above would say why it was refused."""
     assert (await marked.freeing.delete_workload(await marked.free())).deleted_pods == 1
+
+
+# What an episode has added is data in a request, and whoever schedules the way back can make it up: nothing goes by it.
+#
+# S49: we remove only taints and cordons that our own sealed or server-side record names. The attacker knows what histories tell.
+
+THEIRS = {"key": "example.com/broken", "value": "yes", "effect": "NoExecute"}
+GPU = {"key": "team.example/gpu", "value": "a100", "effect": "NoSchedule"}
+INVENTED = Added(
+    cordoned=True, taints=("example.com/broken=yes:NoExecute", "team.example/gpu=a100:NoSchedule"), out_of_service=True
+)
+
+FORGED_ADDITIONS: dict[str, Callable[[Target], Added]] = {
+    "without a seal": lambda _: INVENTED,
+    "signed by a stranger": lambda target: STRANGER.sealed_added(target, INVENTED),
+    "of another incident": lambda target: LICENCES.sealed_added(replace(target, incident="incident-0"), INVENTED),
+    "of another workflow": lambda target: LICENCES.sealed_added(replace(target, workflow_id="episode/prod/node-8"), INVENTED),
+    "of another Node": lambda target: LICENCES.sealed_added(
+        replace(target, pinned=replace(target.pinned, uid="uid-of-a-former-one")), INVENTED
+    ),
+    "of the paths alone": lambda target: replace(INVENTED, seals=LICENCES.sealed_added(target, Added(paths=("pdu-1/3",))).seals),
+    "of something else": lambda target: replace(
+        INVENTED, seals=dict.fromkeys(("cordoned", "out_of_service", *INVENTED.taints), _another(target))
+    ),
+}
+
+
+def _another(target: Target) -> str:
+    return LICENCES.sealed_added(target, Added(taints=("a=b:NoSchedule",))).seals["a=b:NoSchedule"]
+
+
+@pytest.fixture
+async def servers(world: World) -> dict[str, Any]:
+    """Cordoned and tainted by people."""
+    await world.change_node({"spec": {"unschedulable": True, "taints": [THEIRS, GPU, OUT_OF_SERVICE]}})
+    return (await world.node())["spec"]
+
+
+@pytest.mark.parametrize("forged", FORGED_ADDITIONS.values(), ids=FORGED_ADDITIONS)
+async def test_s28_s49_what_people_have_added_is_never_taken_off(
+    forged: Callable[[Target], Added], world: World, servers: dict[str, Any]
+) -> None:
+    """Marked by the attacker, then restored; untainted; and once more with the label of a mark alone, which is no mark."""
+    target = await world.pinned()
+    added = forged(target)
+    for changes in range(2):
+        await world.target.mark(await world.act(target, added=added))
+        await world.freeing.untaint_out_of_service(await world.untaint(target, ours=True, added=added))
+        if changes:
+            await world.change_node({"metadata": {"annotations": {"nodewarden.io/episode": None}}})
+        await world.isolation.mark_schedulable(await world.restore(target, tainted=True, added=added))
+        assert (await world.node())["spec"] == servers
+
+
+async def test_s49_a_taint_that_deletes_pods_is_of_no_method_of_ours_whatever_a_mark_says(
+    world: World, servers: dict[str, Any]
+) -> None:
+    await world.put_mark(replace(our_mark(), taints=INVENTED.taints))
+    await world.isolation.mark_schedulable(await world.restore())
+    assert (await world.node())["spec"] == servers | {"taints": [THEIRS, OUT_OF_SERVICE]}
+
+
+async def test_what_is_sealed_for_the_episode_goes(world: World, servers: dict[str, Any]) -> None:
+    """Otherwise nothing above would say why it stays."""
+    target = await world.pinned()
+    await world.target.mark(await world.act(target, added=LICENCES.sealed_added(target, INVENTED)))
+    await world.isolation.mark_schedulable(await world.restore(target))
+    assert (await world.node())["spec"] == {key: servers[key] for key in servers if key not in {"unschedulable", "taints"}} | {
+        "taints": [THEIRS, OUT_OF_SERVICE]
+    }

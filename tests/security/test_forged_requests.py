@@ -23,7 +23,7 @@ from activities.contracts.power import PowerRequest
 from activities.errors import ErrorType
 from policy.episode.gate import LOOKED_AT, Operation
 from policy.episode.messages import episode_id
-from tests.security.listener import listening
+from tests.power.raw_server import listening
 from tests.system.fixtures import Standing
 from tests.system.harness import System
 from tests.system.questions import commands, episode

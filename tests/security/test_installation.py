@@ -10,8 +10,7 @@ from activities.cluster.api.connection import ClusterConnection
 from simulator.client import ApiAddress, ApiClient
 from starter import uninstall
 from starter.doctor import Level, definitions, rights
-from tests.deploy.manifests import path_of
-from tests.documents import ROOT, documents
+from tests.documents import ROOT, documents, path_of
 from tests.system.real_api import RealApiServer, assets
 
 CRDS = tuple(f"deploy/crds/{path.name}" for path in sorted((ROOT / "deploy/crds").glob("*.yaml")))

@@ -19,7 +19,7 @@ from policy.objects.marks import Mark, parse_mark
 from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL
 from simulator.client import ApiClient, ApiError
 from simulator.resources import NODES
-from tests.marks import mark_metadata
+from tests.policy.builders import mark_metadata
 from tests.system.fixtures import Standing
 from tests.system.harness import System
 from tests.system.questions import commands, events_about, in_phase, is_open, status

@@ -43,7 +43,7 @@ from tests.cluster.acts.world import World
 from tests.cluster.fencing_requests import remediation
 from tests.documents import ROOT
 from tests.power.agents.scripted import needs
-from tests.security.listener import Listener, listening
+from tests.power.raw_server import Listener, listening
 from tests.security.matrix import ADMINISTRATORS, CELLS, Act, Principal
 from tests.security.test_laundered_taints import SECURITY, SPELLED
 from tests.system.fixtures import Standing
@@ -644,9 +644,9 @@ class Impostor:
         request = activity.payload_converter().from_payload(given[0].payload)
         self.told.add(kind)
         match kind:
-            case "words.verify":
+            case "commands.verify":
                 sealed = {
-                    "spoken": request["spoken"],
+                    "spec": request["spec"],
                     "action": "x",
                     "speaker": "ada",
                     "seal": f"{int(time.time()):x}.{'0' * 32}",
@@ -656,7 +656,7 @@ class Impostor:
                 seen = {"verdict": "go", "reason": "", "at": datetime.now(UTC).isoformat(), "licence": f"x.{'0' * 32}"}
                 pinned = request["target"]["pinned"]
                 known = ("node", "uid", "boot_id", "provider_id", "system_uuid")
-                return seen | {"observation": {key: pinned[key] for key in known if key in pinned}}
+                return seen | {"seen": {key: pinned[key] for key in known if key in pinned}}
         raise ApplicationError("left to others", next_retry_delay=timedelta(milliseconds=200))
 
 
@@ -693,7 +693,7 @@ async def polled(standing: Standing) -> AsyncIterator[Attacked]:
                     await asyncio.wait_for(his.execute_workflow("Fencing", wanted, **begun), 3)
             ack = AcknowledgeRequest(who="ada", reason="x", action=invented, question=question, override=DEVICE_READS_ON)
             await system.until(partial(obeyed_in_her_name, "acknowledge_off", ack), "his own worker has verified it", seconds=60)
-            await system.until(lambda: {"words.verify", "target.last-look"} <= impostor.told, "he is asked", seconds=60)
+            await system.until(lambda: {"commands.verify", "target.last-look"} <= impostor.told, "he is asked", seconds=60)
             await asyncio.sleep(LONG_ENOUGH)
             yield attacked
 

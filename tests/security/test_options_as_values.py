@@ -34,8 +34,7 @@ from policy.fence.power import PowerState
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
 from tests.cluster.builders import NODES, node
-from tests.deploy.manifests import path_of
-from tests.documents import documents
+from tests.documents import documents, path_of
 from tests.licensing import BELIEVING, LICENCES
 from tests.power.agents.scripted import needs
 from tests.power.conftest import within

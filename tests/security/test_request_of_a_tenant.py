@@ -12,7 +12,7 @@ import pytest
 
 from simulator.resources import EVENTS, NAMESPACES
 from tests.cluster.fencing_requests import NAMESPACE, conditions_of, remediation
-from tests.security.listener import Listener, listening
+from tests.power.raw_server import Listener, listening
 from tests.system.fixtures import Standing
 from tests.system.harness import TEMPLATE_NAMESPACE, TEMPLATES, System
 from tests.system.questions import commands

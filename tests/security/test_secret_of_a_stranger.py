@@ -14,7 +14,7 @@ import pytest
 from policy.fence.credential_hosts import HOSTS_ANNOTATION
 from policy.fence.device_check import Reachability
 from simulator.resources import NAMESPACES, SECRETS
-from tests.security.listener import Listener, listening
+from tests.power.raw_server import Listener, listening
 from tests.system.fixtures import Standing
 from tests.system.harness import CHECK, CHECKS, TEMPLATES, System
 from tests.system.test_api_restarts import under_shipped_rights

@@ -20,9 +20,6 @@ from starter.client import Nodewarden
 from starter.web.app import serving
 from starter.web.auth import COOKIE, FRESH, STRANGERS, STRANGERS_WITHIN, Reviewed
 from starter.web.views import Views
-from tests.starter.conftest import client as client  # noqa: PLC0414 - fixtures
-from tests.starter.conftest import server as server  # noqa: PLC0414
-from tests.starter.conftest import warden as warden  # noqa: PLC0414
 
 NORTH, SOUTH = "north", "south"
 KNOWN = {NORTH: {"anns-of-north": "ann", "of-all": "oidc:ann"}, SOUTH: {"anns-of-south": "ann", "of-all": "oidc:ann"}}

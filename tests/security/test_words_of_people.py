@@ -21,7 +21,7 @@ import yaml
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
-from activities.cluster.acts.attestation import ClusterAttestation
+from activities.cluster.acts.node_actions import ClusterAttestation
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.contracts.attestation import Verification, VerifyRequest
@@ -35,7 +35,7 @@ from policy.episode.operator_commands import (
     NAMESPACE,
     PLURAL,
     POLICY,
-    SAID_LABEL,
+    SENT_LABEL,
     SETTLED,
     WITHIN,
     ActionName,
@@ -49,7 +49,7 @@ from simulator.client import ApiAddress, ApiClient, ApiError
 from starter.client import Nodewarden
 from starter.errors import RefusedError
 from tests.cel import CelPython
-from tests.deploy.manifests import path_of
+from tests.documents import path_of
 from tests.licensing import LICENCES
 from tests.node_actions import ACTIONS, LONG_AGO, Object, api_with_actions, made, shipped
 from tests.system.fixtures import Standing
@@ -110,10 +110,10 @@ class Stage:
     def __init__(self, person: ApiClient, connection: ClusterConnection) -> None:
         self._person = person
         self._connection = connection
-        self.spoken = NodeActionSpec(action=Verb.ABORT, node=NODE, reason=REASON)
+        self.spec = NodeActionSpec(action=Verb.ABORT, node=NODE, reason=REASON)
 
     async def action(self, **spec: Any) -> ActionName:
-        return await made(self._person, self.spoken.spec("ada") | spec)
+        return await made(self._person, self.spec.to_dict("ada") | spec)
 
     async def verify(
         self,
@@ -128,11 +128,11 @@ class Stage:
         """asks: of the workflow that asks."""
         environment = ActivityEnvironment()
         environment.info = replace(environment.info, **asks)
-        words = ClusterAttestation(
+        attestation = ClusterAttestation(
             ServedCluster("prod", self._connection, clock=lambda: datetime.now(UTC) + later), LICENCES, required=required
         )
-        request = VerifyRequest(cluster="prod", spoken=self.spoken, action=action, use=use, incident=incident)
-        return await environment.run(words.verify, request)
+        request = VerifyRequest(cluster="prod", spec=self.spec, action=action, use=use, incident=incident)
+        return await environment.run(attestation.verify, request)
 
     async def answer(self, action: ActionName, phase: str) -> None:
         path = ACTIONS.path(action.name, namespace=NAMESPACE, subresource="status")
@@ -181,9 +181,9 @@ async def test_a_command_bears_a_seal_for_its_content_and_its_episode() -> None:
     assert "and not abort" in doubt_of(replace(target, pinned=replace(pinned, node="node-3")), sealed, Verb.ABORT)
     for forged in (
         replace(sealed, speaker="eve"),
-        replace(sealed, spoken=replace(sealed.spoken, action=Verb.ACK_OFF)),
-        replace(sealed, spoken=replace(sealed.spoken, node="node-3")),
-        replace(sealed, spoken=replace(sealed.spoken, override=CIRCUIT_BREAKER)),
+        replace(sealed, spec=replace(sealed.spec, action=Verb.ACK_OFF)),
+        replace(sealed, spec=replace(sealed.spec, node="node-3")),
+        replace(sealed, spec=replace(sealed.spec, override=CIRCUIT_BREAKER)),
         replace(sealed, action="another"),
         replace(sealed, seal=""),
     ):
@@ -224,7 +224,7 @@ async def test_an_object_that_overrides_nothing_attests_no_override() -> None:
     """S17, S42: the right to override was asked of no one for it."""
     async with acting() as stage:
         action = await stage.action()
-        stage.spoken = replace(stage.spoken, override=CIRCUIT_BREAKER)
+        stage.spec = replace(stage.spec, override=CIRCUIT_BREAKER)
         with pytest.raises(ApplicationError, match="its override is another"):
             await stage.verify(action)
 
@@ -313,7 +313,7 @@ async def system(standing: Standing) -> AsyncIterator[System]:
 
 
 def said_by_admin(action: Verb, node: str, reason: str = REASON) -> Object:
-    return NodeActionSpec(action=action, node=node, reason=reason, question=1 if action in ANSWERS else 0).spec("admin")
+    return NodeActionSpec(action=action, node=node, reason=reason, question=1 if action in ANSWERS else 0).to_dict("admin")
 
 
 @pytest.mark.system
@@ -341,7 +341,7 @@ async def test_an_unattested_command_is_refused_to_the_person(system: System) ->
 async def test_one_that_kubernetes_attests_is_heard_once(system: System) -> None:
     episode = system.warden.episode(system.cluster_name, NODE)
     handle = system.warden.client.get_workflow_handle(episode.workflow_id)
-    action = await made(system.client, said_by_admin(Verb.HOLD, NODE), labels={SAID_LABEL: "true"})
+    action = await made(system.client, said_by_admin(Verb.HOLD, NODE), labels={SENT_LABEL: "true"})
     hold = PersonRequest(who="whoever", reason=REASON, action=action)
     await handle.execute_update("hold", hold)
     await in_phase(system, NODE, Phase.RUNNING, doing="held by admin, verified by Kubernetes (for whoever)")
@@ -431,19 +431,19 @@ class TestTheServer:
         fence = NodeActionSpec(action=Verb.FENCE, node=NODE, reason=REASON)
         async with ApiClient(await person(system, "eve", verbs=("hold", "fence")), user_agent="kubectl") as eve:
             for spec, why in (
-                (hold.spec("admin"), "who is asking"),
-                (NodeActionSpec(action=Verb.ABORT, node=NODE, reason=REASON).spec(known_as("eve")), "may not abort"),
-                (NodeActionSpec(action=Verb.HOLD, node="node-3", reason=REASON).spec(known_as("eve")), "may not hold node-3"),
-                (NodeActionSpec(action=Verb.STOP_SCAN, node="", reason=REASON).spec(known_as("eve")), "may not stop-scan"),
+                (hold.to_dict("admin"), "who is asking"),
+                (NodeActionSpec(action=Verb.ABORT, node=NODE, reason=REASON).to_dict(known_as("eve")), "may not abort"),
+                (NodeActionSpec(action=Verb.HOLD, node="node-3", reason=REASON).to_dict(known_as("eve")), "may not hold node-3"),
+                (NodeActionSpec(action=Verb.STOP_SCAN, node="", reason=REASON).to_dict(known_as("eve")), "may not stop-scan"),
                 (
-                    replace(fence, override=CIRCUIT_BREAKER).spec(known_as("eve")),
+                    replace(fence, override=CIRCUIT_BREAKER).to_dict(known_as("eve")),
                     "may not override the circuit-breaker for node-2",
                 ),
-                (replace(hold, override=CIRCUIT_BREAKER).spec(known_as("eve")), "only fence, remediate and ack-off override"),
+                (replace(hold, override=CIRCUIT_BREAKER).to_dict(known_as("eve")), "only fence, remediate and ack-off override"),
             ):
                 with pytest.raises(ApiError, match=why):
                     await made(eve, spec)
-            action = await made(eve, hold.spec(known_as("eve")))
+            action = await made(eve, hold.to_dict(known_as("eve")))
             for change in ({"requestedBy": "admin"}, {"node": "node-3"}):
                 with pytest.raises(ApiError, match="never changes"):
                     await eve.patch(ACTIONS.path(action.name, namespace=NAMESPACE), {"spec": change})

@@ -19,7 +19,7 @@ from simulator.bmc.chassis import Chassis
 from simulator.redfish import service
 from simulator.redfish.service import RedfishService, start_redfish
 from tests.power.conftest import IPMI_SIM, PASSWORD, USERNAME, ipmi_driver, within
-from tests.power.processes.process_table import alive, children_of, gone, visible
+from tests.power.process_table import alive, children_of, gone, visible
 from tests.power.redfish.stand import redfish_driver
 
 ROOT = Path(__file__).parents[2]

@@ -15,7 +15,7 @@ from temporalio.api.workflowservice.v1 import PollActivityTaskQueueRequest
 from temporalio.client import Client
 from temporalio.worker import Worker
 
-from activities.contracts import search
+from activities.contracts import search_attributes
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
 from starter.client import Nodewarden
@@ -27,14 +27,15 @@ from workflows.definitions.episodes import RecordedObservation
 from workflows.kit.options import WORKFLOW_QUEUE, cluster_queue
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def server() -> Iterator[str]:
-    """Its address. Its namespace `silent` has no worker."""
-    with development_server(namespaces=(SILENT,), search_attributes=tuple(key.name for key in search.ALL)) as address:
+    """Its address. Its namespace `silent` has no worker. It ends with the last test of a folder: standing idle for as long as all
+    the others last takes more of a processor than to start it."""
+    with development_server(namespaces=(SILENT,), search_attributes=tuple(key.name for key in search_attributes.ALL)) as address:
         yield address
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 async def client(server: str) -> AsyncIterator[Client]:
     """Connected, with a worker for the stand-ins beside it."""
     connected = await connect(TemporalSettings(address=server), patience=timedelta(seconds=20))

@@ -31,7 +31,7 @@ from policy.episode.operator_commands import Verb
 from policy.episode.permits import Permit, PermitState
 from policy.fence.device_check import DeviceMemory, DeviceReport, DeviceRow, Reachability, report_of
 from policy.fence.power import PowerState
-from policy.observation.spells import ScannerSpells, Spell
+from policy.history.spells import ScannerSpells, Spell
 from policy.scan.pauses import PAUSES_MEMO, Pause, Pauses, described, in_force, paused, to_be_ended, unpaused
 from policy.scan.scan_report import CheckReport, ClusterLease, ScanReport, TargetRow, ViewState
 from policy.values.mode import Mode
@@ -348,7 +348,7 @@ class ScannerStandIn:
                     workflow_id=f"episode/{self._input.cluster}/node-held",
                     incident="i",
                     kind=Kind.FENCING,
-                    holding=PermitState.OPEN,
+                    state=PermitState.OPEN,
                     granted_at=self._started,
                 ),
             ),

@@ -9,21 +9,21 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import cast
-from unittest.mock import AsyncMock
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 from temporalio import workflow
-from temporalio.client import Client, WorkflowFailureError
+from temporalio.client import Client, WorkflowFailureError, WorkflowQueryFailedError
 from temporalio.worker import Worker
 
 from activities.temporal_clients import ObservationStarter
 from policy.episode.messages import FencingInput, NeedKind, Outcome, Phase, scanner_id
-from policy.observation.spells import OBSERVATION, Ending, NodeDays, ObservationRecord, Spell
+from policy.history.spells import OBSERVATION, Ending, NodeDays, ObservationRecord, Spell
 from policy.values.display_text import STAND_IN
 from policy.values.mode import Mode
 from policy.values.object_refs import ObjectRef
 from starter.client import Nodewarden
-from starter.errors import EpisodeHeldError, RequestError, SilentError
+from starter.errors import EpisodeHeldError, RefusedError, RequestError, SilentError
 from starter.handles import calls
 from starter.handles.calls import task_failure
 from starter.handles.history import History
@@ -31,6 +31,7 @@ from starter.handles.observations import Observations
 from tests.starter.standins import ScannerStandIn
 from tests.workers.server import SILENT
 from workers.configuration.settings import load
+from workers.errors import OLD_MOMENT
 from workers.temporal_namespace import holder
 from workflows.definitions.episodes import RecordedObservation
 from workflows.kit import options
@@ -134,6 +135,19 @@ async def test_a_request_to_a_cluster_that_has_had_a_scanner_waits_for_a_worker(
     await warden.start_scanner(unserved)
     await warden.fence(unserved, "node-1", reason="smoke")
     assert await warden.episode(unserved, "node-1").is_open()
+
+
+@pytest.mark.parametrize(("failures", "asked"), [([OLD_MOMENT, OLD_MOMENT], 3), (["no such query"], 1)])
+async def test_a_worker_that_has_an_old_moment_is_asked_again(failures: list[str], asked: int) -> None:
+    """`nodewarden up` after a kill: the first question of the new worker's life may come before the task that has the time."""
+    handle = Mock(query=AsyncMock(side_effect=[*map(WorkflowQueryFailedError, failures), "well"]))
+    client = Mock(get_workflow_handle=Mock(return_value=handle))
+    if asked > 1:
+        assert await calls.ask(client, "scanner/c", "status", str, what="scanner of c") == "well"
+    else:
+        with pytest.raises(RefusedError, match="no such query"):
+            await calls.ask(client, "scanner/c", "status", str, what="scanner of c")
+    assert handle.query.await_count == asked
 
 
 async def test_without_a_worker_silence_is_told_apart_from_absence(

@@ -15,13 +15,13 @@ from hypothesis import HealthCheck as Slow
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
+from markupsafe import escape
 
-from activities.contracts import search
+from activities.contracts import search_attributes
 from policy.episode.gate import MODE
-from policy.episode.messages import Outcome
-from policy.observation.comparison import compare
-from policy.observation.past_moment import would_have
-from policy.observation.spells import Ending, ObservationRecord, Spell
+from policy.episode.messages import EpisodeResult, Outcome
+from policy.history.comparison import compare
+from policy.history.spells import Ending, ObservationRecord, Spell, would_have
 from policy.values.display_text import visible
 from policy.values.mode import Mode
 from starter.client import Nodewarden
@@ -30,7 +30,7 @@ from starter.output.comparison import as_markdown, as_text, parts
 from starter.plans import spell_file
 from starter.web.views import Views
 from tests.docs.reading import DOCS
-from tests.policy.observation.builders import CHECK, NOON, held, minutes, node_days, recorded, repaired, spell
+from tests.policy.builders import CHECK, NOON, held, minutes, node_days, recorded, repaired, spell
 from tests.starter.builders import drawn, nodewarden
 from tests.unlocked import unlocked
 from workers.errors import SettingsError
@@ -130,7 +130,7 @@ async def test_the_whole_way_from_temporal_to_people_and_programs(warden: Nodewa
             record,
             id=record.workflow_id,
             task_queue=WORKFLOW_QUEUE,
-            search_attributes=search.of_observation(record),
+            search_attributes=search_attributes.of_observation(record),
         )
     async with asyncio.timeout(20):
         while len((await warden.observations.observed(cluster, since=due)).spells) < 3:
@@ -151,7 +151,7 @@ async def test_the_whole_way_from_temporal_to_people_and_programs(warden: Nodewa
 
     seen = f"{due:%Y-%m-%dT%H:%M:%SZ} to {alone.ended:%Y-%m-%dT%H:%M:%SZ}: {would_have(alone)}"
     nothing = await nodewarden("record", "node-1", "-c", cluster)
-    assert (nothing.exit_code, f"it was sick and not repaired {seen}" in nothing.stderr) == (4, True)
+    assert (nothing.exit_code, f"it was sick and not repaired, {seen}" in nothing.stderr) == (4, True)
     await warden.fence(cluster, "node-1", reason="silent", incident="i-1")
     page = " ".join((await nodewarden("record", "node-1", "-c", cluster)).stdout.split())
     assert page.endswith(f"Sick and not repaired {seen}")
@@ -166,6 +166,10 @@ async def test_the_whole_way_from_temporal_to_people_and_programs(warden: Nodewa
     known = await warden.observations.observed(cluster, since=due)
     assert [each.workflow_id for each in known.spells if each.spell.node == "node-lasting"] == [f"scanner/{cluster}"]
     assert not any("scanner does not say" in each for each in known.unknown)
+    lasts = await nodewarden("record", "node-lasting", "-c", cluster)
+    assert (lasts.exit_code, "it is sick and not repaired, " in lasts.stderr, "until now: " in lasts.stderr) == (4, True, True)
+    found = json.loads((await nodewarden("explain", "node-lasting", "-c", cluster, "-o", "json")).stdout)
+    assert (found["lastSpell"]["node"], found["lastSpell"]["ended"]) == ("node-lasting", None)
     printed = await nodewarden("compare", "-c", cluster, "-o", "markdown")
     assert printed.stdout.startswith(f"# {cluster}: what would have been repaired")
     assert "what was on 29 days, of which no node-days are recorded" in printed.stdout
@@ -187,6 +191,15 @@ async def test_the_whole_way_from_temporal_to_people_and_programs(warden: Nodewa
             assert "within: expected a duration above 0" in await got.text()
         async with page.get(f"/api/v1/clusters/{cluster}/compare?since=2d&check=workers") as got:
             assert (await got.json())["comparison"]["checks"][0]["wouldRepair"] == 4
+        async with page.get(f"/c/{cluster}/record/node-1") as got:
+            body = await got.text()
+            assert ("Sick and not repaired" in body, str(escape(would_have(alone))) in body) == (True, True)
+        async with page.get(f"/c/{cluster}/record/i-1") as got:
+            assert "Sick and not repaired" not in await got.text(), "that episode ended no spell"
+        async with page.get(f"/api/v1/clusters/{cluster}/record/node-1") as got:
+            assert [each["ending"] for each in (await got.json())["spells"]] == ["came-back"]
+        async with page.get(f"/c/{cluster}/nodes/node-lasting") as got:
+            assert "so far</span></td>" in await got.text()
         for name, ending in (("offenders", "machines"), ("offenders?since=2d", "machines"), ("report?since=2d", "steps")):
             async with page.get(f"/api/v1/clusters/{cluster}/{name}") as got:
                 assert ((await got.json())["cluster"], (await got.json())[ending]) == (cluster, [])
@@ -223,13 +236,19 @@ def checks(duration: str = "300s") -> list[Any]:
     return cluster.checks
 
 
-def exported(path: Path, *spells: Spell, checks: list[Any] | None = None) -> str:
-    found = Observed(spells=recorded(*spells), days=(node_days(3),))
+def exported(path: Path, *spells: Spell, checks: list[Any] | None = None, episodes: tuple[EpisodeResult, ...] = ()) -> str:
+    found = Observed(spells=recorded(*spells), days=(node_days(3),), episodes=episodes)
     comparison = compare(found.spells, found.days, (), since=NOON - timedelta(days=1), now=datetime.now(UTC))
     spell_file.write(
         str(path), found, ClusterComparison(cluster="prod", comparison=comparison), checks if checks is not None else []
     )
     return str(path)
+
+
+def as_version_2(path: Path) -> None:
+    text = path.read_text()
+    assert ('"version": 3' in text, ', "outcome": null' in text) == (True, True)
+    path.write_text(text.replace('"version": 3', '"version": 2').replace(', "outcome": null', ""))
 
 
 async def replayed(tmp_path: Path, file: str, text: str) -> Any:
@@ -260,11 +279,29 @@ async def test_a_longer_time_out_is_tried_on_exported_spells(tmp_path: Path) -> 
     ours = exported(tmp_path / "ours.jsonl", spell("d", lasted=minutes(3), ending=Ending.OURS), checks=checks())
     (check,) = json.loads((await replayed(tmp_path, ours, CHANGED.replace("DURATION", "10m"))).stdout)["checks"]
     assert (check["repairs"], check["spells"][0]["after"]["judgement"]) == (1, "episode-began"), "it was sick still"
+    as_version_2(Path(ours))
+    (old,) = json.loads((await replayed(tmp_path, ours, CHANGED.replace("DURATION", "10m"))).stdout)["checks"]
+    assert old == check, "an export of version 2 has no outcomes"
     same = await replayed(tmp_path, file, CHANGED.replace("DURATION", "300s"))
     (check,) = json.loads(same.stdout)["checks"]
     assert (check["repairs"], check["falseRepairs"]) == (3, 1)
     unlisted = CHANGED.replace("status: Unknown, duration: DURATION", 'status: "False", duration: 300s')
     assert "ReadyFalse: expected a condition that was listed" in (await replayed(tmp_path, file, unlisted)).stderr
+
+
+async def test_a_replay_knows_what_became_of_the_episodes(tmp_path: Path) -> None:
+    """One ended `recovered`; one was released, and the sickness went on until the node came back."""
+    ended = repaired("d", NOON + minutes(20))
+    begun = spell("d", lasted=minutes(3), ending=Ending.OURS, incident=ended.incident)
+    given_up = replace(ended, incident="i-e", node="e", outcome=Outcome.RELEASED)
+    first = spell("e", lasted=minutes(3), ending=Ending.OURS, incident="i-e")
+    later = spell("e", due=NOON + minutes(9), since=first.since, lasted=minutes(30))
+    file = exported(tmp_path / "s.jsonl", begun, first, later, checks=checks(), episodes=(ended, given_up))
+    (check,) = json.loads((await replayed(tmp_path, file, CHANGED.replace("DURATION", "10m"))).stdout)["checks"]
+    became = {each["after"]["spell"]["node"]: each["after"]["judgement"] for each in check["spells"]}
+    assert (len(check["spells"]), became) == (2, {"d": "repaired", "e": "came-back-later"})
+    text = (await nodewarden("evaluate", "-f", str(tmp_path / "changed.yaml"), "--replay", file)).stdout
+    assert "repaired by nodewarden → at" in " ".join(text.split())
 
 
 def test_the_checks_of_a_file_are_json_and_no_text_of_python(tmp_path: Path) -> None:
@@ -306,7 +343,7 @@ def line(**changes: object) -> str:
 HEAD = json.dumps(
     {
         "kind": "export",
-        "version": 2,
+        "version": 3,
         "cluster": "c",
         "since": "2026-11-01T00:00:00Z",
         "until": "2026-11-29T00:00:00Z",
@@ -323,7 +360,7 @@ HEAD = json.dumps(
         ("{", "line 1: expected a JSON object"),
         ("[" * 5000, "line 1: expected a JSON object"),
         (line(), "line 1: kind: expected export in the first line"),
-        (HEAD.replace('"version": 2', '"version": 1'), "line 1: version: expected 2"),
+        (HEAD.replace('"version": 3', '"version": 1'), "line 1: version: expected 2 or 3"),
         (HEAD.replace('"repairSeconds": 1', '"repairSeconds": "long"'), "line 1: repairSeconds: "),
         (f"{HEAD}\n{HEAD}", "line 2: kind: expected export in the first line"),
         (f"{HEAD}\n" + '{"kind": "node"}', "line 2: kind: expected one of export, spell, got 'node'"),

@@ -38,8 +38,7 @@ from starter.handles.scanners import DeviceCheckHandle
 from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, definition, node
 from tests.cluster.fencing_requests import NAMESPACE as MEDIK8S
 from tests.cluster.fencing_requests import leader
-from tests.deploy.manifests import path_of
-from tests.documents import ROOT, documents
+from tests.documents import ROOT, documents, path_of
 from tests.node_actions import PEOPLE
 from tests.starter.builders import nodewarden
 from tests.starter.conftest import SETTINGS
@@ -367,8 +366,8 @@ async def test_what_the_settings_leave_open_is_said_by_name() -> None:
         "temporal.insecure",
     ]
     assert levels(await protection(Settings(**closed))) == [Level.OK]  # type: ignore[arg-type]
-    closed["worker"]["words"] = "any"
-    only(await protection(Settings(**closed)), Level.WARNING, "worker.words: ")  # type: ignore[arg-type]
+    closed["worker"]["commands"] = "any"
+    only(await protection(Settings(**closed)), Level.WARNING, "worker.commands: ")  # type: ignore[arg-type]
 
 
 async def test_a_cluster_that_does_not_check_who_speaks_is_told_of_and_how_it_comes_to(api: ApiServer) -> None:

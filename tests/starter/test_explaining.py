@@ -147,7 +147,7 @@ def test_what_a_device_answers_is_said_while_it_is_tried_again() -> None:
 def test_who_is_asked_to_resume_hears_what_would_keep_it_all_the_same(changes: dict[str, Any], said: str) -> None:
     parked = episode(phase=Phase.NEEDS_HUMAN, problem="the BMC refuses our password", advice="mend it", control_plane=False)
     mine = Permit(
-        node="node-7", workflow_id="w", incident=parked.incident, kind=Kind.FENCING, holding=PermitState.PARKED, granted_at=NOW
+        node="node-7", workflow_id="w", incident=parked.incident, kind=Kind.FENCING, state=PermitState.PARKED, granted_at=NOW
     )
     seen = scanner(report(row("node-7"), **changes), permits=(mine,))
     assert "first step: `nodewarden fence check --node node-7` reads its devices" in page_of(explained(seen=seen, opened=parked))

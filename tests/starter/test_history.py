@@ -14,10 +14,9 @@ import pytest
 from temporalio import workflow
 from temporalio.worker import Worker
 
-from activities.contracts import search
+from activities.contracts import search_attributes
 from policy.episode.messages import Acknowledgement, Kind, OffProof, RecordEntry
-from policy.observation.past_moment import would_have
-from policy.observation.spells import Ending, HeldSpan, Spell
+from policy.history.spells import Ending, HeldSpan, Spell, would_have
 from policy.scan.pauses import PAUSES_REMEMBERED, PastPause, Pause, PauseEnd, Pauses, in_force, paused, unpaused
 from policy.values.times import written
 from starter.client import Nodewarden
@@ -104,7 +103,7 @@ class ForeignFencing:
 
 async def test_s49_the_result_of_a_strangers_workflow_ends_no_history(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
     """S49: one such workflow would end `history`, `compare` and the page for as long as Temporal remembers it."""
-    attributes = search.of_episode(Kind.FENCING, cluster=cluster, node="node-2", reason="forged")
+    attributes = search_attributes.of_episode(Kind.FENCING, cluster=cluster, node="node-2", reason="forged")
     async with Worker(warden.client, task_queue=f"strangers-{cluster}", workflows=[ForeignFencing]):
         await warden.client.execute_workflow(
             ForeignFencing.run,
@@ -470,7 +469,7 @@ def test_what_held_a_node_then_stands_in_the_readers_zone_with_what_is_not_known
     ((_, said),) = shown["Sick and not repaired"]
     assert said == (
         "node-7: it was sick since 2026-11-21 12:45:00+01:00: ReadyUnknown, under NodeHealthCheck//workers; "
-        "it would have been repaired (reboot) from 2026-11-21 12:46:00+01:00 on, 0 others before it; "
+        "it would have been repaired (reboot) from 2026-11-21 12:46:00+01:00 on, as the first; "
         "what held it since 2026-11-21 12:49:50+01:00: Mode: observe since 2026-11-21 12:49:00+01:00"
     )
     assert [said for _, said in shown["Not shown"]][1:] == ["spells that last: no scanner"]

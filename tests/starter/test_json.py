@@ -15,8 +15,8 @@ import pytest
 import yaml
 
 from starter.client import Nodewarden
-from starter.commands.answers import ANSWERS, schemas
 from starter.output.encoding import to_json
+from tests.docs.answers import ANSWERS, schemas
 from tests.documents import validate
 from tests.starter.builders import NOW, episode, nodewarden, report, result, row, scanner, status
 from tests.starter.conftest import SETTINGS

@@ -14,14 +14,14 @@ import pytest
 from temporalio.client import Client
 from temporalio.testing import ActivityEnvironment
 
-from activities.contracts import search
+from activities.contracts import search_attributes
 from activities.temporal_clients import MachineRepairs
 from policy.episode.messages import FencingInput, Kind, Outcome, episode_id
-from policy.observation.offenders import FoundRepairs, OffenderAnswer, OffenderRules
-from policy.observation.outcomes import OutcomesReport
+from policy.history.offenders import FoundRepairs, OffenderAnswer, OffenderRules
+from policy.history.outcomes import OutcomesReport
 from starter.client import Nodewarden
-from starter.output.repairs_tables import report_table
-from tests.policy.observation.test_outcomes import ISOLATED, NOW, OFF, fencing, outcomes
+from starter.output.history_table import report_table
+from tests.policy.history.test_outcomes import ISOLATED, NOW, OFF, fencing, outcomes
 from tests.starter.builders import drawn, nodewarden
 from tests.starter.test_history import acknowledged, play
 
@@ -34,7 +34,9 @@ async def repaired(client: Client, warden: Nodewarden, cluster: str) -> AsyncIte
     """A cluster in which one machine was repaired under two names, and is repaired again; another one once."""
     begun = []
     for node, hardware in (("node-7", UUID), ("gpu-1", UUID), ("node-2", OTHER), ("node-3", "")):
-        attributes = search.of_episode(Kind.FENCING, cluster=cluster, node=node, reason=f"{node} is silent", hardware=hardware)
+        attributes = search_attributes.of_episode(
+            Kind.FENCING, cluster=cluster, node=node, reason=f"{node} is silent", hardware=hardware
+        )
         workflow_id = episode_id(cluster, node)
         begun.append(
             await client.start_workflow(
@@ -71,7 +73,9 @@ async def test_an_episode_counts_all_repairs_of_its_machine_and_itself_once(clie
     assert not found.asks
     found = await asked(client, repaired, "new-name", OffenderRules(limit=3, answer=OffenderAnswer.ASK))
     assert "was repaired 3 times" in found.offence
-    assert found.asks
+    assert (found.asks, found.keeps) == (True, False)
+    found = await asked(client, repaired, "new-name", OffenderRules(limit=3, answer=OffenderAnswer.KEEP))
+    assert (found.asks, found.keeps) == (True, True)
     assert await asked(client, repaired, "node-7", OffenderRules(limit=3, answer=OffenderAnswer.ASK)) == FoundRepairs()
     assert await asked(client, repaired, "node-2", OffenderRules(limit=2), OTHER) == FoundRepairs()
 

@@ -116,6 +116,27 @@ async def test_an_open_circuit_breaker_of_one_check_holds_the_other_unless_they_
     assert verdicts(workers)["node-1"] == ("unhealthy", "fence")
 
 
+async def test_a_check_of_observed_nodes_is_as_little_allowed_as_in_status(files: list[str], tmp_path: Path) -> None:
+    """S52: by labels and annotations. What is set for the cluster is in no file."""
+    path, observe = tmp_path / "checks.yaml", {"nodewarden.io/mode": "observe"}
+    path.write_text(CHECKS.replace("{name: workers}", '{name: workers, annotations: {nodewarden.io/mode: "observe"}}'))
+    gpu, workers = (await evaluated(*files))["checks"]
+    assert [(each["allowed"], each["reason"]) for each in (gpu, workers)] == [(True, "RemediationAllowed"), (False, "Observed")]
+    assert workers["message"] == "the mode of all its targets is observe; 3 of 5 nodes are healthy, minHealthy 51% needs 3"
+    page = " ".join((await nodewarden("evaluate", *files)).stdout.split())
+    assert "only observed: the mode of all its targets is observe; 3 of 5 nodes" in page
+    told = json.loads((await nodewarden("explain", "node-2", *files, "-o", "json")).stdout)
+    assert [each["reason"] for each in told["checks"] if each["name"] == "workers"] == ["Observed"]
+    path.write_text(CHECKS)
+    labelled = nodes()
+    labelled["items"][0]["metadata"]["labels"] |= observe
+    (tmp_path / "nodes.json").write_text(json.dumps(labelled))
+    _, workers = (await evaluated(*files))["checks"]
+    assert workers["allowed"] is True
+    some = "only on 4 of 5, the mode of the others is observe; may act: 3 of 5 nodes are healthy"
+    assert some in " ".join((await nodewarden("evaluate", *files)).stdout.split())
+
+
 async def test_an_object_that_cannot_be_used_is_an_error_and_the_rest_is_evaluated(files: list[str], tmp_path: Path) -> None:
     (tmp_path / "checks.yaml").write_text(CHECKS.replace("maxUnhealthy: 1", "maxUnhealthy: many"))
     result = await nodewarden("evaluate", *files, "-o", "json")

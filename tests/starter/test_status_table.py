@@ -13,13 +13,15 @@ import pytest
 from policy.checks.circuit_breakers import OpenReason
 from policy.checks.verdicts import Health
 from policy.episode.messages import Kind, Phase
+from policy.episode.modes import ClusterModes
 from policy.episode.permits import Permit, PermitRequest, PermitState
 from policy.fence.device_check import DeviceRow
-from policy.observation.spells import Ending, HeldSpan, Spell
+from policy.history.spells import Ending, HeldSpan, Spell
 from policy.scan.admission import Refused
 from policy.scan.pauses import Pause
 from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.scan_report import AtRisk, Candidate, NodeAtRisk
+from policy.values.mode import Mode
 from starter.handles.episodes import SilentEpisode
 from starter.handles.status import ClusterStatus
 from starter.output.status_table import render
@@ -129,7 +131,7 @@ def test_who_waits_and_why() -> None:
     waiting = scanner(
         report(row("node-1")),
         permits=(
-            Permit(node="node-2", workflow_id="w", incident="i", kind=episode().kind, holding=PermitState.OPEN, granted_at=NOW),
+            Permit(node="node-2", workflow_id="w", incident="i", kind=episode().kind, state=PermitState.OPEN, granted_at=NOW),
         ),
         queue=(PermitRequest(node="node-3", workflow_id="w", incident="i"),),
         held_off=(Backoff(node="node-4", reason="aborted by amy", until=NOW + timedelta(seconds=40)),),
@@ -313,6 +315,20 @@ def test_data_at_risk_stands_above_the_checks_with_its_countdown() -> None:
         "not known      what is attached can't be followed: LIST /volumeattachments: 403",
         "… and 1 more nodes, no nearer than these",
     ]
+
+
+def test_what_holds_all_nodes_has_a_line_each_below_the_first() -> None:
+    """S44: the sentence of a mode is long, and hid what stood behind it."""
+    modes = ClusterModes(setting=Mode.OBSERVE)
+    lines = drawn(status(scanner=scanner(report(row("node-1")), modes=modes)), width=200)
+    assert lines[:2] == [
+        "nodewarden  cluster prod  1 node, view live, cluster Lease held, 0 of 1 permits in use  2026-11-21T12:00:00Z",
+        modes.limited,
+    ]
+    pauses = (Pause(who="ada", owner="ada", reason="drill", since=NOW),)
+    lines = drawn(status(scanner=scanner(report(row("node-1")), modes=modes, pauses=pauses)), width=200)
+    assert lines[0] == "nodewarden  cluster prod  1 node, 0 of 1 permits in use  2026-11-21T12:00:00Z"
+    assert [each.split()[0] for each in lines[1:3]] == ["paused", "nodes"]
 
 
 def test_the_first_line_says_that_a_breaker_is_open_and_that_data_is_at_risk() -> None:

@@ -23,8 +23,7 @@ from starter.deploy.rights import leases as leases_namespace
 from starter.uninstall import Leftover
 from tests.cluster.builders import NODES, node
 from tests.cluster.machines import CLUSTER_API, machine_of
-from tests.deploy.manifests import path_of
-from tests.documents import ROOT, documents
+from tests.documents import ROOT, documents, path_of
 from tests.starter.builders import nodewarden
 from tests.starter.conftest import SETTINGS
 from workers.temporal_namespace import required_search_attributes

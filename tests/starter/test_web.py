@@ -20,8 +20,8 @@ from policy.episode.modes import ClusterModes
 from policy.episode.operator_commands import AcceptedCommand, Verb
 from policy.episode.permits import PermitRequest
 from policy.fence.device_check import DeviceReport, DeviceRow
-from policy.observation.offenders import OffenderRules, Repair, RepairedMachine, machines
-from policy.observation.spells import Spell
+from policy.history.offenders import OffenderRules, Repair, RepairedMachine, machines
+from policy.history.spells import Spell
 from policy.scan.admission import Refused
 from policy.scan.pauses import Pause, Pauses, described
 from policy.scan.permit_rules import AdmissionRefusal, unblocks
@@ -36,6 +36,7 @@ from starter.handles.status import ClusterStatus, PreservedNodes
 from starter.web import views
 from starter.web.overview import overview_of
 from starter.web.views import Views
+from tests.patience import PATIENCE
 from tests.starter.builders import CHECK, check, episode, proof, report, result, row, scanner, status
 from tests.unlocked import unlocked
 from workflows.kit.messages import Backoff
@@ -94,8 +95,8 @@ class ScriptedWarden:
     async def ended_spells(self, cluster: str, **_: Any) -> SpellsThen:
         return SpellsThen(spells=tuple(each for each in self.spells if each.ended is not None))
 
-    async def last_spells(self, cluster: str, node: str) -> SpellsThen:
-        return await self.ended_spells(cluster)
+    async def last_spells(self, cluster: str, node: str, *, lasting: bool = True) -> SpellsThen:
+        return SpellsThen(spells=self.spells) if lasting else await self.ended_spells(cluster)
 
     def device_check(self, cluster: str) -> ScriptedWarden:
         return self
@@ -239,7 +240,7 @@ async def test_what_needs_a_person_first_stands_first_and_data_at_risk_offers_an
     page: aiohttp.ClientSession, scripted: ScriptedWarden
 ) -> None:
     """S36, S44: the nearest forced detachment; where no episode is open, as under an open breaker, a fencing is offered."""
-    ways_ = tuple(AcceptedCommand(word=each, command="", consequence="c") for each in (Verb.ACK_OFF, Verb.ABORT))
+    ways_ = tuple(AcceptedCommand(verb=each, command="", consequence="c") for each in (Verb.ACK_OFF, Verb.ABORT))
     persons = tuple(episode(f"node-{each}", phase=Phase.NEEDS_HUMAN, ways=ways_) for each in (2, 5))
     lost = tuple(NodeAtRisk(node=f"node-{each}", since=NOW, volumes=3, due=NOW) for each in (5, 4, 3))
     closed = check(allowed=False, reason=OpenReason.TOO_MANY_UNHEALTHY, message="5 of 9 healthy")
@@ -275,7 +276,7 @@ async def test_now_says_what_is_not_known_of_data_at_risk_how_many_more_there_ar
 async def test_resume_says_what_it_comes_to_where_it_is_offered(page: aiohttp.ClientSession, scripted: ScriptedWarden) -> None:
     """S17: as `status` and `explain` do."""
     parked = episode(
-        "node-7", phase=Phase.NEEDS_HUMAN, ways=(AcceptedCommand(word=Verb.RESUME, command="", consequence="tries again"),)
+        "node-7", phase=Phase.NEEDS_HUMAN, ways=(AcceptedCommand(verb=Verb.RESUME, command="", consequence="tries again"),)
     )
     closed = check(allowed=False, reason=OpenReason.TOO_MANY_UNHEALTHY, message="5 of 9 healthy")
     seen = scanner(report(checks=(closed,)))
@@ -445,7 +446,7 @@ async def test_no_view_shows_a_backtick(page: aiohttp.ClientSession, scripted: S
         phase=Phase.NEEDS_HUMAN,
         problem=mark,
         advice=f"or {mark}",
-        ways=(AcceptedCommand(word=Verb.ABORT, command="nodewarden abort node-3", consequence=mark),),
+        ways=(AcceptedCommand(verb=Verb.ABORT, command="nodewarden abort node-3", consequence=mark),),
     )
     seen = scanner(
         report(row("node-1")),
@@ -565,7 +566,7 @@ async def test_what_is_not_there_is_said(page: aiohttp.ClientSession, path: str)
 
 
 async def changed(stream: aiohttp.StreamReader) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(5 * PATIENCE):
         while await stream.readline() != b"event: changed\n":
             pass
 

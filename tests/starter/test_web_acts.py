@@ -72,7 +72,7 @@ async def test_a_word_is_previewed_then_said_and_its_answer_shown(
     async with page.get(f"/c/{cluster}/nodes/sick-1") as answer:
         assert f'href="/c/{cluster}/acts/resume?node=sick-1"' in await answer.text()
     token = await form_token(page, cluster, "resume", "sick-1")
-    form = {"word": "resume", "node": "sick-1", "reason": "the cable is in", "form_token": token}
+    form = {"verb": "resume", "node": "sick-1", "reason": "the cable is in", "form_token": token}
     assert "asked now is 7" in await sent(page, cluster, form, expected=409)
     async with page.get(f"/c/{cluster}/acts/resume?node=sick-1") as answer:
         assert '<input type="hidden" name="question" value="7">' in await answer.text()
@@ -91,7 +91,7 @@ async def test_a_word_that_answers_carries_the_number_of_the_question_that_was_s
 ) -> None:
     """S48."""
     episode = await mine.fence(cluster, "sick-1", reason="drill")
-    said = {"word": word, "node": "sick-1", "nodeName": "sick-1", "reason": "seen at the rack"}
+    said = {"verb": word, "node": "sick-1", "nodeName": "sick-1", "reason": "seen at the rack"}
     for question in ({}, {"question": 6}):
         refused = await act(page, cluster, **said, **question, expected=409)
         assert f"{word}: asked now is 7" in refused["error"]
@@ -112,7 +112,7 @@ async def test_to_vouch_for_off_the_name_of_the_node_is_typed(
     assert "ipmi://10.0.0.9:623 does not answer now" in shown
     assert re.search(r"ipmi://10.0.0.9:623 said on \d+s ago", shown)
     token = await form_token(page, cluster, "ack-off", "sick-on")
-    form = {"word": "ack-off", "node": "sick-on", "reason": "seen", "form_token": token, "question": "7"}
+    form = {"verb": "ack-off", "node": "sick-on", "reason": "seen", "form_token": token, "question": "7"}
     for typed in ({}, {"node_name": "sick-1"}):
         assert "nodeName: expected sick-on, typed once more" in await sent(page, cluster, form | typed, expected=422)
     again = await sent(page, cluster, form | {"node_name": "sick-1", "override": "device-reads-on"}, expected=422)
@@ -130,15 +130,15 @@ async def test_a_command_without_effect_is_not_offered_and_is_refused_with_its_r
     episode = await mine.fence(cluster, "node-1", reason="drill")
     async with page.get(f"/api/v1/clusters/{cluster}/acts/resume?node=node-1") as answer:
         found = await answer.json()
-    conforms("/api/v1/clusters/{cluster}/acts/{word}", found)
+    conforms("/api/v1/clusters/{cluster}/acts/{verb}", found)
     assert not found["accepted"]
     assert "does not accept resume now, but hold, abort" in found["whyNot"]
     async with page.get(f"/c/{cluster}/acts/resume?node=node-1") as answer:
         assert "<form" not in await answer.text()
     token = await form_token(page, cluster, "abort", "node-1")
-    form = {"word": "resume", "node": "node-1", "reason": "x", "form_token": token}
+    form = {"verb": "resume", "node": "node-1", "reason": "x", "form_token": token}
     assert "this one goes on by itself" in await sent(page, cluster, form, expected=409)
-    refused = await act(page, cluster, word="resume", node="node-1", reason="x", expected=409)
+    refused = await act(page, cluster, verb="resume", node="node-1", reason="x", expected=409)
     assert "this one goes on by itself" in refused["error"]
     await episode.abort(who="ann", reason="enough")
 
@@ -150,20 +150,20 @@ async def test_a_program_pauses_for_a_while_and_begins_an_episode(
     stops = f"/api/v1/clusters/{cluster}/stops"
     async with page.get(stops) as before:
         assert "storage" not in await before.text()
-    told = await act(page, cluster, word="pause", reason="storage", **{"for": "2h"})
+    told = await act(page, cluster, verb="pause", reason="storage", **{"for": "2h"})
     assert f"paused by {ME}, until " in told["answer"]
     async with page.get(stops) as after:
         assert "storage" in await after.text(), "S44: who has just paused it does not read that it is not paused"
     (pause,) = (await mine.scanner_status(cluster)).pauses
     assert pause.until is not None
-    assert f"says {ME}" in (await act(page, cluster, word="unpause", reason="done"))["answer"]
-    begun = await act(page, cluster, word="fence", node="node-7", reason="drill")
+    assert f"says {ME}" in (await act(page, cluster, verb="unpause", reason="done"))["answer"]
+    begun = await act(page, cluster, verb="fence", node="node-7", reason="drill")
     assert (begun["node"], begun["joined"], begun["permit"]) == ("node-7", False, True)
     assert (await mine.episode(cluster, "node-7").status()).reason == "drill"
-    ended = await act(page, cluster, word="abort", node="node-7", reason="enough", powerOn=True)
+    ended = await act(page, cluster, verb="abort", node="node-7", reason="enough", powerOn=True)
     assert ended["workflowId"].endswith("node-7")
     assert "power on" in (await mine.episode(cluster, "node-7").result()).message
-    refused = await act(page, cluster, word="fence", node="refused-1", reason="drill", expected=409)
+    refused = await act(page, cluster, verb="fence", node="refused-1", reason="drill", expected=409)
     assert refused["error"] == "no permit was to be had"
     await mine.stop_scanner(cluster, who="ann", reason="done")
 
@@ -181,7 +181,7 @@ async def test_the_form_says_which_hold_ends(
     monkeypatch.setattr(acts, "carry_out", noted)
     await mine.fence(cluster, "sick-1", reason="drill")
     token = await form_token(page, cluster, "resume", "sick-1")
-    form = {"word": "resume", "node": "sick-1", "reason": "done", "question": "7", "of": "ann", "form_token": token}
+    form = {"verb": "resume", "node": "sick-1", "reason": "done", "question": "7", "of": "ann", "form_token": token}
     await sent(page, cluster, form, expected=200)
     assert [each.of for each in asked] == ["ann"]
 
@@ -193,14 +193,14 @@ async def test_an_override_wants_the_name_of_the_node_typed(
     """S17: on the page and by its API; and nothing else is overridden."""
     if word == "ack-off":
         await mine.fence(cluster, "sick-1", reason="drill")
-    said = {"word": word, "node": "sick-1", "reason": "data at risk", "question": 7, "override": "circuit-breaker"}
+    said = {"verb": word, "node": "sick-1", "reason": "data at risk", "question": 7, "override": "circuit-breaker"}
     for wrong in ({}, {"nodeName": ""}, {"nodeName": "sick-2"}):
         assert "nodeName: expected sick-1" in str(await act(page, cluster, expected=422, **said, **wrong))
     named = {"nodeName": "sick-1"}
     assert "override: expected circuit-breaker" in str(
         await act(page, cluster, expected=422, **said | named | {"override": "cap"})
     )
-    refused = said | named | {"word": "hold"}
+    refused = said | named | {"verb": "hold"}
     assert "override: expected nothing with hold" in str(await act(page, cluster, expected=422, **refused))
     token = await form_token(page, cluster, "fence", "node-9")
     form = {key: str(value) for key, value in said.items()} | {"form_token": token}
@@ -212,27 +212,27 @@ async def test_an_override_wants_the_name_of_the_node_typed(
 @pytest.mark.parametrize(
     ("said", "why"),
     [
-        ({"word": "abort", "node": "n", "reason": " "}, "reason: expected a name or a sentence"),
-        ({"word": "abort", "node": "n", "reason": "two\nlines"}, "reason: expected one line"),
-        ({"word": "abort", "reason": "x"}, "node: expected a node with abort"),
-        ({"word": "pause", "node": "n", "reason": "x"}, "node: expected none with pause"),
-        ({"word": "extend", "node": "n", "reason": "x"}, "for: expected a duration such as 24h with extend"),
-        ({"word": "abort", "node": "n", "reason": "x", "for": "2h"}, "for: expected nothing with abort"),
-        ({"word": "pause", "reason": "x", "for": "soon"}, "for: expected a duration above 0"),
-        ({"word": "stop-scan", "reason": "x"}, "on the command line"),
-        ({"word": "shout", "reason": "x"}, "word: expected 'abort', 'ack-off', "),
-        ({"word": "pause"}, "reason: expected a value, got none"),
-        ({"word": "ack-off", "node": "n", "reason": "x"}, "nodeName: expected n, typed once more, got ''"),
-        ({"word": "ack-off", "node": "n", "nodeName": "m", "reason": "x"}, "nodeName: expected n, typed once more, got 'm'"),
+        ({"verb": "abort", "node": "n", "reason": " "}, "reason: expected a name or a sentence"),
+        ({"verb": "abort", "node": "n", "reason": "two\nlines"}, "reason: expected one line"),
+        ({"verb": "abort", "reason": "x"}, "node: expected a node with abort"),
+        ({"verb": "pause", "node": "n", "reason": "x"}, "node: expected none with pause"),
+        ({"verb": "extend", "node": "n", "reason": "x"}, "for: expected a duration such as 24h with extend"),
+        ({"verb": "abort", "node": "n", "reason": "x", "for": "2h"}, "for: expected nothing with abort"),
+        ({"verb": "pause", "reason": "x", "for": "soon"}, "for: expected a duration above 0"),
+        ({"verb": "stop-scan", "reason": "x"}, "on the command line"),
+        ({"verb": "shout", "reason": "x"}, "verb: expected 'abort', 'ack-off', "),
+        ({"verb": "pause"}, "reason: expected a value, got none"),
+        ({"verb": "ack-off", "node": "n", "reason": "x"}, "nodeName: expected n, typed once more, got ''"),
+        ({"verb": "ack-off", "node": "n", "nodeName": "m", "reason": "x"}, "nodeName: expected n, typed once more, got 'm'"),
         (
-            {"word": "abort", "node": "n", "reason": "x", "override": "device-reads-on"},
+            {"verb": "abort", "node": "n", "reason": "x", "override": "device-reads-on"},
             "override: expected nothing with abort, got 'device-reads-on'",
         ),
         (
-            {"word": "ack-off", "node": "n", "nodeName": "n", "reason": "x", "override": "all"},
+            {"verb": "ack-off", "node": "n", "nodeName": "n", "reason": "x", "override": "all"},
             "override: expected circuit-breaker or device-reads-on with ack-off, got 'all'",
         ),
-        ({"word": "pause", "reason": "x", "who": "somebody else"}, "who: unknown key"),
+        ({"verb": "pause", "reason": "x", "who": "somebody else"}, "who: unknown key"),
     ],
 )
 async def test_what_can_not_be_said_is_refused_by_its_field(
@@ -249,7 +249,7 @@ async def test_another_page_says_nothing(
 ) -> None:
     """S42: a browser carries what it has to whatever page it is told to; that page can't read ours, and may still send."""
     episode = await mine.fence(cluster, "node-1", reason="drill")
-    form = {"word": "abort", "node": "node-1", "reason": "x", "form_token": await form_token(page, cluster, "abort", "node-1")}
+    form = {"verb": "abort", "node": "node-1", "reason": "x", "form_token": await form_token(page, cluster, "abort", "node-1")}
     await sent(page, cluster, form, expected=403, **headers)
     async with page.post(f"/api/v1/clusters/{cluster}/acts", json=form | {}, headers=headers) as answer:
         assert answer.status == 403
@@ -260,12 +260,12 @@ async def test_another_page_says_nothing(
 async def test_a_form_of_another_page_and_a_link_say_nothing(page: aiohttp.ClientSession, mine: Nodewarden, cluster: str) -> None:
     """S42."""
     episode = await mine.fence(cluster, "node-1", reason="drill")
-    form = {"word": "abort", "node": "node-1", "reason": "x"}
+    form = {"verb": "abort", "node": "node-1", "reason": "x"}
     await sent(page, cluster, form, expected=403)
     await sent(page, cluster, form | {"form_token": "0" * 64}, expected=403)
     async with page.get(f"/c/{cluster}/acts", params=form) as answer:
         assert answer.status == 405
-    text = '{"word": "abort", "node": "node-1", "reason": "x"}'
+    text = '{"verb": "abort", "node": "node-1", "reason": "x"}'
     async with page.post(f"/api/v1/clusters/{cluster}/acts", data=text, headers={"Content-Type": "text/plain"}) as answer:
         assert answer.status == 422
     assert await episode.is_open()
@@ -292,7 +292,7 @@ async def test_before_a_fencing_it_is_shown_what_runs_there_and_what_would_be_do
         async with serving(views, host="127.0.0.1", port=0, keeper=keeper) as url, aiohttp.ClientSession(url) as page:
             async with page.get(f"/api/v1/clusters/{cluster}/acts/fence?node=node-1") as answer:
                 found = await answer.json()
-            conforms("/api/v1/clusters/{cluster}/acts/{word}", found)
+            conforms("/api/v1/clusters/{cluster}/acts/{verb}", found)
             assert found["known"][-1] == (
                 "1 pod on it, with 7 persistent volumes: default/d0, default/d1, default/d2, default/d3, default/d4 and 2 more"
             )

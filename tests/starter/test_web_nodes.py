@@ -12,7 +12,7 @@ import pytest
 
 from policy.episode.messages import Kind, Phase, RecordEntry
 from policy.fence.device_check import DeviceReport, DeviceRow, Reachability
-from policy.observation.spells import HeldSpan, Spell
+from policy.history.spells import HeldSpan, Spell
 from policy.scan.pauses import PastPause, Pause
 from policy.values.times import as_of
 from starter.errors import UnreadableError
@@ -101,7 +101,7 @@ async def test_all_that_happened_is_one_line_of_time(page: aiohttp.ClientSession
         ("episode", "Fencing begins"),
         ("act", "power off"),
         ("proof", "off proven"),
-        ("word", "hold"),
+        ("command", "hold"),
     ]
     assert [each["at"] for each in found] == sorted(str(each["at"]) for each in found)
     power, proof, word = found[-3:]

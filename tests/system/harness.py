@@ -42,7 +42,7 @@ from simulator.objects import JsonObject, is_ready, is_terminating, node_of
 from simulator.resources import NODES, Resource
 from starter.client import Nodewarden
 from starter.errors import RequestError
-from tests.deploy.manifests import path_of
+from tests.documents import path_of
 from tests.node_actions import PEOPLE, of_old
 from tests.patience import PATIENCE
 from tests.system.canary import RUN
@@ -437,7 +437,7 @@ class System:
 def _told(status: ScannerStatus) -> str:
     """The lines of a scanner's status that explain why something does not happen."""
     parts = [f"{status.scans} scans, {status.opened} opened", status.problem]
-    parts += [f"{permit.node} {permit.holding.value} by {permit.incident} since {permit.granted_at}" for permit in status.permits]
+    parts += [f"{permit.node} {permit.state.value} by {permit.incident} since {permit.granted_at}" for permit in status.permits]
     parts += [f"held off {held.node}: {held.reason}" for held in status.held_off]
     parts += [f"refused {refused.node}: {refused.message}" for refused in status.refused]
     if status.report is not None:

@@ -15,8 +15,7 @@ import yaml
 from policy.episode.messages import Outcome
 from simulator.api.control.faults import restarting
 from tests.cel import CelPython
-from tests.deploy.manifests import path_of
-from tests.documents import documents
+from tests.documents import documents, path_of
 from tests.system.fixtures import MakeSystem
 from tests.system.harness import System
 from tests.system.witness import Before, PowerLog

@@ -17,7 +17,7 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 
 from policy.episode.messages import Outcome
-from policy.observation.spells import OBSERVATION, Ending, ObservationRecord, Spell
+from policy.history.spells import OBSERVATION, Ending, ObservationRecord, Spell
 from policy.values.mode import Mode
 from starter.errors import SilentError
 from tests.system.fixtures import MakeSystem, Standing

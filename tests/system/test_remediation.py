@@ -76,7 +76,7 @@ async def begun(system: System, node: str) -> None:
         found = await system.scanner()
         permits = [each for each in found.permits if each.node == node] if found is not None else []
         # A permit is reserved before its episode is opened.
-        return any(each.kind is Kind.REMEDIATION and each.holding is PermitState.OPEN for each in permits)
+        return any(each.kind is Kind.REMEDIATION and each.state is PermitState.OPEN for each in permits)
 
     await system.until(open_now, f"a remediation of {node} begins", seconds=30)
 

@@ -163,7 +163,7 @@ async def rival(
     folder = tmp_path_factory.mktemp("rival")
     config = folder / "nodewarden.yaml"
     written = {**yaml.safe_load(system.config.read_text()), "temporal": {"address": temporal.address, "namespace": namespace}}
-    verified = {**written.get("worker", {}), "words": "verified"}  # `up` takes back what it has begun in nobody's name (S42)
+    verified = {**written.get("worker", {}), "commands": "verified"}  # `up` takes back what it has begun in nobody's name (S42)
     config.write_text(yaml.safe_dump({**written, "worker": verified, "state": str(folder / "state")}))
     async with Nodewarden.connect(system.settings, address=temporal.address, namespace=namespace) as warden:
         yield Rival(folder=folder, config=config, warden=warden)

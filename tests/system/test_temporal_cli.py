@@ -83,7 +83,7 @@ EXPECTED: dict[str, tuple[str, tuple[str, ...]]] = {
     "workflow query status": (HELD, ('"phase":"running"', '"node":"{node}"', '"step":')),
     "workflow query record": (HELD, ('"act":"pin"', '"act":"mark-unschedulable"')),
     "workflow metadata": (HELD, ("Current Details", "Fencing of `{node}`", "waits before power-management")),
-    "workflow signal observe": (HELD, ("succeeded",)),
+    "workflow signal node_changed": (HELD, ("succeeded",)),
     "workflow update execute hold": (HELD, ("is held before its next destructive act",)),
     "workflow update execute resume": (HELD, ("goes on",)),
     "workflow update execute acknowledge_off": (UNPLUGGED, ("off of {node} acknowledged by ada",)),
@@ -104,7 +104,7 @@ EXPECTED: dict[str, tuple[str, tuple[str, ...]]] = {
 @pytest.fixture(scope="module")
 async def system(standing: Standing) -> AsyncIterator[System]:
     """node-1 is well; the check's episodes of four more wait; node-6, whose BMC is dead, needs a person."""
-    async with standing(nodes=6, demo_workloads=False, settings={"worker": {"words": "any"}}) as running:
+    async with standing(nodes=6, demo_workloads=False, settings={"worker": {"commands": "any"}}) as running:
         await running.start_worker()
         await running.apply_policy(plan=PLAN, check={"minHealthy": 1})
         await running.start_scanner(cap=6)
@@ -222,7 +222,7 @@ async def test_remediation_started_by_the_temporal_command_goes_up_its_ladder(sy
 async def test_hold_signal_and_resume(system: System) -> None:
     await run_line(system, "workflow update execute hold")
     await in_phase(system, HELD, Phase.RUNNING, doing="held by ada (identity not verified): we look at it first")
-    await run_line(system, "workflow signal observe")
+    await run_line(system, "workflow signal node_changed")
     await run_line(system, "workflow update execute resume")
     await in_phase(system, HELD, Phase.RUNNING, doing="waits before power-management")
 

@@ -10,8 +10,7 @@ from typing import Any
 from policy.checks.health_check import Overlap
 from policy.scan.evaluation import evaluate
 from starter.output.evaluation import as_model
-from tests.documents import encoded
-from tests.offline import load
+from tests.documents import encoded, load
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 Json = dict[str, Any]

@@ -243,7 +243,11 @@ def test_o07_nothing_is_begun_after_a_start_and_opposite_commands_keep_their_qui
     for case in given("O07")["cases"]:
         if "engine_uptime" in case:
             state = view_state(
-                synced_at=ago(case["engine_uptime"]), last_heard=NOW, now=NOW, silence_limit=timedelta(minutes=1), grace=window
+                synced_at=ago(case["engine_uptime"]),
+                confirmed_until=NOW,
+                now=NOW,
+                silence_limit=timedelta(minutes=1),
+                grace=window,
             )
             begun.append(not state.stale)
         else:

@@ -32,7 +32,7 @@ from simulator.machine_systems.contract import MachineSettings, Sighting
 from starter.plans.cluster_objects import Manifest
 from starter.plans.preserve_plans import PreservePlan, as_model, planned
 from tests.documents import encoded
-from tests.preserved_objects import carried_out
+from tests.policy.builders import carried_out
 from tests.vectors.objects import NOW, Json, moment
 
 CASES: list[Json] = json.loads(Path(__file__).with_name("preservation.json").read_text(encoding="utf-8"))

@@ -25,8 +25,7 @@ from simulator.remediators.metal3 import Metal3Remediations, limit_is_reached, t
 from simulator.remediators.node_maintenance import LEASE_NAMESPACE, NodeMaintenances
 from simulator.remediators.self_node import Agent, SelfNodeRemediations
 from simulator.resources import LEASES, NODES
-from tests.simulator.remediators.conftest import Asker, cluster_with, events_about, reason, take_lease, told
-from tests.simulator.remediators.test_hosts import ask_for, until_hosted
+from tests.simulator.test_remediators import Asker, ask_for, cluster_with, events_about, reason, take_lease, told, until_hosted
 from tests.vectors.objects import Json
 from workers.configuration.credentials import Admission
 

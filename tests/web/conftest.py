@@ -10,16 +10,19 @@ from playwright.async_api import Browser, async_playwright
 
 from activities.contracts.episode_start import TemporalUi
 from starter.web.views import Views
+from tests.starter.conftest import client, cluster, server, unserved
 from tests.unlocked import unlocked
 from tests.web.looking import launched
 from tests.web.night import CLUSTER, NightWarden
 from tests.web.objects import NightCluster
 
+__all__ = ["browser", "client", "cluster", "server", "unserved", "url", "warden"]
+
 TEMPORAL = TemporalUi(address="https://temporal.example.com", namespace="default")
 CHROMIUM = shutil.which("chromium")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 async def browser() -> AsyncIterator[Browser]:
     if CHROMIUM is None:
         pytest.skip("needs chromium (Debian: chromium)")

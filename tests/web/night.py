@@ -16,10 +16,9 @@ from policy.episode.operator_commands import Verb
 from policy.episode.permits import Permit, PermitRequest, PermitState
 from policy.fence.device_check import DeviceReport, DeviceRow, Reachability
 from policy.fence.power import PowerState
-from policy.observation.comparison import compare
-from policy.observation.offenders import OffenderRules, RepairedMachine
-from policy.observation.past_moment import is_about
-from policy.observation.spells import Ending, HeldSpan, Spell
+from policy.history.comparison import compare
+from policy.history.offenders import OffenderRules, RepairedMachine
+from policy.history.spells import Ending, HeldSpan, Spell, is_about
 from policy.scan.admission import Refused
 from policy.scan.pauses import PastPause, Pause, Pauses
 from policy.scan.permit_rules import AdmissionRefusal
@@ -30,7 +29,7 @@ from starter.handles.episodes import NodeEpisodes
 from starter.handles.history import EndedEpisode, EndedEpisodes, EpisodeRecord
 from starter.handles.observations import ClusterComparison, Observed, SpellsThen
 from starter.handles.status import ClusterStatus, PreservedNode, PreservedNodes
-from tests.policy.observation.builders import node_days, recorded, spell
+from tests.policy.builders import node_days, recorded, spell
 from tests.starter.builders import check, report, result, row, scanner
 from workflows.kit.messages import Backoff, ScannerStatus
 
@@ -190,7 +189,7 @@ def night() -> ClusterStatus:
     ]
     holding = {"node-7": Kind.FENCING, "node-12": Kind.REMEDIATION}
     permits = tuple(
-        Permit(node=name, workflow_id=episode_id(CLUSTER, name), incident=f"inc-{name}", kind=kind, holding=PermitState.OPEN,
+        Permit(node=name, workflow_id=episode_id(CLUSTER, name), incident=f"inc-{name}", kind=kind, state=PermitState.OPEN,
                granted_at=ago(minutes=1))
         for name, kind in holding.items()
     )  # fmt: skip
@@ -501,7 +500,7 @@ def unrepaired() -> tuple[Spell, ...]:
     )
 
 
-class _Observations:
+class _Observations(_Past):
     async def compared(self, cluster: str, *, since: datetime, check: str = "") -> tuple[ClusterComparison, Observed]:
         days = [node_days(24, f"{ago(days=number):%Y-%m-%d}") for number in range(20)]
         found = compare(recorded(*unrepaired()), days, (), since=since, now=ago(), check=check)
@@ -514,8 +513,8 @@ class _Observations:
         ended = (each for each in unrepaired() if each.ended is not None and each.ended >= since)
         return SpellsThen(spells=tuple(each for each in ended if node in {"", each.node}))
 
-    async def last_spells(self, cluster: str, node: str) -> SpellsThen:
-        return await self.ended_spells(cluster, since=ago(days=90), node=node)
+    async def last_spells(self, cluster: str, node: str, *, lasting: bool = True) -> SpellsThen:
+        return SpellsThen(spells=tuple(each for each in unrepaired() if each.node == node and (lasting or each.ended)))
 
 
 @dataclass

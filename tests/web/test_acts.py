@@ -13,10 +13,6 @@ from temporalio.client import Client
 from starter.client import Nodewarden
 from starter.handles.node_actions import Speaker
 from starter.web.views import Views
-from tests.starter.conftest import client as client  # noqa: PLC0414 - fixtures
-from tests.starter.conftest import cluster as cluster  # noqa: PLC0414
-from tests.starter.conftest import server as server  # noqa: PLC0414
-from tests.starter.conftest import unserved as unserved  # noqa: PLC0414
 from tests.unlocked import no_way, unlocked
 from tests.web.looking import OVERFLOW, PHONE, Scheme, opened
 from tests.web.night import CLUSTER
@@ -127,7 +123,7 @@ async def test_another_pages_form_is_refused(
 ) -> None:
     """S42: as a browser sends it, from a file that a person was made to open."""
     episode = await mine.fence(cluster, "node-1", reason="drill")
-    fields = {"word": "abort", "node": "node-1", "reason": "x"}
+    fields = {"verb": "abort", "node": "node-1", "reason": "x"}
     inputs = "".join(f"<input name={name} value={value}>" for name, value in fields.items())
     (tmp_path / "evil.html").write_text(f"<form method=post action={served}/acts>{inputs}<button>x</button></form>")
     async with opened(browser, (tmp_path / "evil.html").as_uri()) as (page, _):

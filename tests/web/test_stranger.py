@@ -4,6 +4,7 @@ two clicks, in a sentence that can be read aloud."""
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
@@ -125,6 +126,23 @@ async def test_why_a_node_was_not_touched_is_asked_for_at_a_time_of_my_own_zone(
         await page.get_by_label("At, in your zone, Asia/Dubai").fill(f"{mine:%Y-%m-%dT%H:%M:%S}")
         await page.get_by_role("region", name="Why at that moment?").get_by_role("button", name="Show").click()
         await reads(page, f"it would have been repaired from {as_of(mine, due)} on", "mode holds it", "it came back by itself")
+        assert said == []
+
+
+@pytest.mark.parametrize("path", ["", "/record/at-night", "/nodes/node-4", "/history?since=168h", "/compare"])
+async def test_every_moment_is_in_my_own_zone_and_stays_so(browser: Browser, url: str, paused: NightWarden, path: str) -> None:
+    """As the head says; also once the page was made new by its script. Ids of workflows keep theirs."""
+    async with opened(browser, f"{url}/c/{CLUSTER}{path}", zone="Asia/Dubai") as (page, said):
+        assert "times in Asia/Dubai" in await page.locator("header").inner_text()
+        main = page.locator("#main")
+        for _ in range(2):
+            shown = await main.inner_text()
+            assert re.findall(r"\d{4}-\d\d-\d\dT[\d:]+Z", shown) == []
+            assert re.search(r"\d{4}-\d\d-\d\d [\d:]{8}\+04:00", shown)
+            await page.evaluate("renew()")
+        if path == "/record/at-night":
+            began = at_three_twelve().started.astimezone(ZoneInfo("Asia/Dubai"))
+            assert as_of(began, began) in shown
         assert said == []
 
 

@@ -9,7 +9,7 @@ import pytest
 from playwright.async_api import Browser
 from temporalio.client import Client
 
-from activities.contracts import search
+from activities.contracts import search_attributes
 from activities.contracts.episode_start import TemporalUi, introduced, queries
 from policy.episode.messages import Kind, Phase, episode_id
 from tests.web.night import CLUSTER
@@ -33,7 +33,7 @@ async def ui(tmp_path: Path) -> AsyncIterator[tuple[TemporalUi, str]]:
             Kind.FENCING.value,
             id=episode_id(CLUSTER, NODE),
             task_queue="nobody",
-            search_attributes=search.of_episode(Kind.FENCING, **about, phase=Phase.NEEDS_HUMAN),
+            search_attributes=search_attributes.of_episode(Kind.FENCING, **about, phase=Phase.NEEDS_HUMAN),
             **introduced(Kind.FENCING, **about, requester="ann", page="https://nodes.example.com"),
         )
         yield TemporalUi(address=server.endpoint.ui_url, namespace="default"), handle.first_execution_run_id or ""

@@ -11,7 +11,7 @@ import pytest
 from tests.workers.server import development_server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def server() -> Iterator[str]:
     """A Temporal server without any of our search attributes."""
     with development_server() as address:

@@ -18,7 +18,7 @@ from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError
 
-from tests.power.processes.process_table import visible
+from tests.power.process_table import visible
 from workers.configuration.process_settings import TemporalSettings
 from workers.configuration.settings import Settings
 from workers.connect import connect

@@ -14,7 +14,7 @@ from policy.checks.fence_policies import NO_POLICIES, FencePolicies, PolicySourc
 from policy.checks.health_check import RetryBackoff, RetryRules
 from policy.episode.events import When
 from policy.episode.notices import Severity, Wording
-from policy.observation.offenders import OffenderAnswer, OffenderRules
+from policy.history.offenders import OffenderAnswer, OffenderRules
 from policy.scan.repeat_alarm import RepeatAlarm
 from workers.configuration.clusters import ClusterSettings
 from workers.configuration.process_settings import LogFormat
@@ -190,7 +190,7 @@ def test_variables_that_kubernetes_injects_for_a_service_of_our_name_change_noth
         ("repeat_alarm: {window: 1000h}", "repeat_alarm.window", "expected"),
         ("offenders: {limit: 1}", "offenders.limit", "greater than or equal to 2"),
         ("offenders: {window: 3000h}", "offenders.window", "expected"),
-        ("offenders: {answer: keep}", "offenders.answer", "'tell' or 'ask'"),
+        ("offenders: {answer: drop}", "offenders.answer", "'notify', 'ask' or 'keep'"),
         (
             "preservation: {pools: {a: {selector: {}, autoPreserveFailedMax: many}}}",
             "preservation.pools",
@@ -328,7 +328,7 @@ def test_an_alarm_about_repetitions_and_the_life_of_a_node_fence_can_be_set(clea
 
 @pytest.mark.parametrize("answer", list(OffenderAnswer))
 def test_what_is_done_about_offenders_can_be_set(clean: Path, answer: OffenderAnswer) -> None:
-    assert load().offenders.rules() == OffenderRules(limit=3, window=timedelta(days=28), answer=OffenderAnswer.TELL)
+    assert load().offenders.rules() == OffenderRules(limit=3, window=timedelta(days=28), answer=OffenderAnswer.NOTIFY)
     text = f"offenders: {{limit: 5, window: 720h, answer: {answer.value}}}\n"
     rules = OffenderRules(limit=5, window=timedelta(hours=720), answer=answer)
     assert load(config=write(clean / USERS, text)).offenders.rules() == rules

@@ -10,6 +10,8 @@ import pkgutil
 import signal
 import socket
 import struct
+import subprocess
+import sys
 import uuid
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -25,14 +27,27 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from activities import contracts, notification_sender
+from activities.contracts.device_check import (
+    FenceDeviceActivities,
+    FenceDevices,
+    FenceDevicesRequest,
+    NodeNames,
+    NodeNamesRequest,
+    PublishDeviceNoticesRequest,
+)
 from activities.contracts.evidence import BundleName, KdumpRequest, SealRequest
 from activities.contracts.scan import RepetitionRequest, ScanRequest
 from activities.contracts.target import Publication, PublishedEvent, PublishRequest, Target
+from activities.errors import ErrorType, failure
+from activities.power.registry import LIBRARIES
 from policy.episode.events import EventReason, When
 from policy.episode.messages import Pinned
+from policy.fence.device_check import DeviceToCheck, NodeToCheck
+from policy.fence.plan import PowerDevice
 from policy.objects.nodes import NodeView
 from policy.scan.repeat_alarm import Repetition
-from workers.composition import compose, needs_clusters
+from tests.patience import PATIENCE
+from workers.composition import compose, load_drivers, needs_clusters
 from workers.configuration.clusters import ClusterSettings
 from workers.configuration.process_settings import NotificationSettings, TemporalSettings, WorkerSettings
 from workers.configuration.settings import Settings, load
@@ -113,7 +128,7 @@ async def test_who_is_to_be_notified_by_the_settings_is(
     again = Repetition(node="node-9", cause="Ready", count=3, window=timedelta(hours=1), incidents=())
     acts = {
         "target.publish": PublishRequest(target=about, publication=asks),
-        "scan.tell-repetition": RepetitionRequest(cluster="prod", repetition=again),
+        "scan.publish-repetition": RepetitionRequest(cluster="prod", repetition=again),
         "scan.observe-cluster": ScanRequest(cluster="prod", holder="us", halted="paused", halted_is_new=True, wait=timedelta(0)),
     }
     async with compose(given, client, clusters={"prod": NOWHERE}, role=Role.CLUSTER) as (serving,):
@@ -171,7 +186,7 @@ async def test_a_listener_for_kdump_messages_is_there_for_as_long_as_the_worker_
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as node:
             node.sendto(struct.pack("<II", 0x1B302A40, 1), ("127.0.0.1", int(where.rpartition(":")[2])))
         request = KdumpRequest(addresses=("127.0.0.1",))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(5 * PATIENCE):
             while not (await ActivityEnvironment().run(read, request)).messages:
                 await asyncio.sleep(0.005)
 
@@ -295,3 +310,49 @@ async def test_a_failing_main_thing_ends_the_companions_and_is_raised_itself() -
     with pytest.raises(LookupError, match="reason"):
         await alongside(fail(LookupError("reason")), forever(ended), forever(ended))
     assert ended == ["ended", "ended"]
+
+
+# A worker is ready for the devices of its clusters before the first node fails.
+
+
+class Devices(FenceDeviceActivities):
+    """Of a cluster whose nodes have these drivers' devices."""
+
+    def __init__(self, *drivers: str) -> None:
+        self.drivers = drivers
+
+    async def list_nodes(self, request: NodeNamesRequest) -> NodeNames:
+        raise AssertionError(request)
+
+    async def find_devices(self, request: FenceDevicesRequest) -> FenceDevices:
+        if not self.drivers:
+            raise failure(ErrorType.UNREACHABLE, "the API server is away")
+        devices = tuple(DeviceToCheck(device=PowerDevice(driver=each, endpoint=f"{each}://a")) for each in self.drivers)
+        return FenceDevices(nodes=tuple(NodeToCheck(node=node, devices=devices) for node in request.nodes))
+
+    async def publish_device_notices(self, request: PublishDeviceNoticesRequest) -> None:
+        raise AssertionError(request)
+
+
+async def test_each_driver_of_the_cluster_is_loaded_once() -> None:
+    loaded = list[str]()
+    await load_drivers("prod", Devices("ipmi", "gce"), ("a", "b"), loads=loaded.append)
+    assert loaded == ["gce", "ipmi"]
+
+
+async def test_a_cluster_that_can_not_be_asked_now_harms_nothing() -> None:
+    loaded = list[str]()
+    await load_drivers("prod", Devices(), ("a",), loads=loaded.append)
+    assert loaded == []
+
+
+@pytest.mark.parametrize("driver", sorted(LIBRARIES))
+def test_what_is_loaded_is_what_a_first_act_would_wait_for(driver: str) -> None:
+    """Google's library comes with the client, in the thread of a call, and not with the driver that every plan may name."""
+    library = {"ec2": "botocore", "gce": "google.cloud.compute_v1.services.instances"}[driver]
+    code = (
+        "import sys, activities.power.gce.driver; from activities.power.registry import load; load('ipmi');"
+        f" before = {library!r} in sys.modules; load({driver!r}); print(before, {library!r} in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)
+    assert done.stdout.split() == ["False", "True"]

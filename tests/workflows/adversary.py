@@ -7,9 +7,11 @@ all is for the referee, who knows the truth.
 
 from __future__ import annotations
 
+from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from random import Random
 from typing import Any
 
 from temporalio.exceptions import ApplicationError
@@ -17,16 +19,24 @@ from temporalio.exceptions import ApplicationError
 from activities.clocks import problem_of
 from activities.contracts.preservation import GiveUpResult
 from activities.errors import ErrorType, failure
-from policy.episode.messages import Kind, NeedKind, Reading, VolumeReading
+from policy.checks.fence_policies import NO_POLICIES
+from policy.episode.fencing import compare_identity
+from policy.episode.gate import By, Objection, Operation, Seen, objection
+from policy.episode.messages import Kind, Need, NeedKind, Pinned, Reading, RecordEntry, RemediationInput, VolumeReading
 from policy.episode.permits import PermitAnswer, PermitDecision, PortionAnswer, Release
+from policy.fence.kdump import KdumpReading
 from policy.fence.plan import FencingPlan
-from policy.fence.power import PowerState
+from policy.fence.power import PowerAct, PowerState, VolumeState
+from policy.remediation.failed_volumes import AttachedVolume, Failure, PodOnNode
+from tests.licensing import licence_of
 from tests.workflows import contract
 from tests.workflows.attempts import START, Attempt, Lost
-from tests.workflows.faults import LASTING, SELF, SPOKEN, Fault
-from tests.workflows.machine import OURS
+from tests.workflows.contract import LookVerdict, act_of
+from tests.workflows.faults import LASTING, SELF, SPOKEN, Fault, PlacedFault
+from tests.workflows.machine import MACHINE, MACHINE_UID, NODE, OURS, Machine, MachineObject, RemediationObject
 from tests.workflows.plans import ASKS
-from tests.workflows.played_acts import DELETION_ASKED, DeviceActs, LadderActs, NodeActs
+from tests.workflows.played_acts import DELETION_ASKED, DeviceActs, MachineActs, NodeActs, at_once
+from tests.workflows.referee import Referee
 from workflows.kit.options import WORKFLOW_QUEUE
 
 CAPPED = 700
@@ -63,12 +73,6 @@ SWITCHES = frozenset({"power_off", "power_on", "cut_path", "restore_path"})
 COMMANDS = SWITCHES | {"detach_volume", "quarantine", "terminate"}
 
 
-def act_of(attempt: Attempt) -> str:
-    """The method that carries an attempt out: contracts of one kind name theirs as those of another do."""
-    part, _, name = attempt.call.name.partition(".")
-    return name.replace("-", "_") if part in {"remediation", "preservation"} else attempt.call.method
-
-
 def look_of(request: Any) -> Any:
     """The look that is asked for, by itself or with an act."""
     before = getattr(request, "before", None)
@@ -87,15 +91,381 @@ def regrouped(plan: FencingPlan) -> FencingPlan:
     return replace(plan, levels=((*first, replace(first[0], endpoint=f"{first[0].endpoint}1")), *others))
 
 
-class Adversary(NodeActs, DeviceActs, LadderActs):
+SPEAKS = timedelta(seconds=10)
+"""How often fence_kdump does."""
+
+
+@dataclass
+class Played:
+    """What the parts of an adversary share. say: hands what is said to the run of the episode, so many seconds later. grant:
+    asks him for a permit that was queued for."""
+
+    plan: FencingPlan
+    need: Need
+    script: deque[tuple[Fault, float]]
+    machine: Machine = field(init=False)
+    referee: Referee = field(init=False)
+    placed_faults: list[PlacedFault] = field(default_factory=list)
+    lingers: float = 0.0
+    machine_object: MachineObject = field(default_factory=MachineObject)
+    skews: tuple[float, ...] = (0.0,)
+    """By how many seconds the clock of each worker is ahead."""
+    vetoed: datetime | None = None
+    leased: datetime | None = None
+    """Since when a veto stands on the Node, or another one holds its lease."""
+    unlicensed: datetime | None = None
+    """Since when the cluster Lease or the permit can't be shown."""
+    refusing: bool = False
+    """A circuit breaker is open: no permit is granted."""
+    busy_until: datetime = START
+    """Until then the API server takes no writes that only keep books."""
+    forbidding: tuple[datetime, datetime] = (START, START)
+    """From when until when the API server refuses everything with 403."""
+    waited_before: bool = False
+    """What it refused last had waited for a worker before, which uses up the same minute."""
+    begun: set[str] = field(default_factory=set)
+    """The incidents that have looked at the machine."""
+    paused: datetime | None = None
+    """Since when its Cluster API Cluster is paused."""
+    unwanted: datetime | None = None
+    """Since when it is not asked for any more."""
+    dead: set[str] = field(default_factory=set)
+    """Devices that never answer again."""
+    heard_since: datetime = START
+    """When devices that were silent began to speak again."""
+    reconfigured: bool = False
+    configured: FencingPlan | None = None
+    """By which the node is to be fenced by now, since `changed`, where that is not the plan."""
+    changed: datetime = START
+    asked_for_a_person: int = 0
+    streamed: dict[tuple[str, int], RecordEntry] = field(default_factory=dict)
+    """The lines of records that were written to the decision stream, by incident and number."""
+    noted: set[str] = field(default_factory=set)
+    """What the latest episode has noted as cut, or found noted when it began."""
+    meddled: bool = False
+    """Another one has switched the machine off last."""
+    zombies: int = 0
+    """How often a worker that was given up has written all the same."""
+    switched_on: bool = False
+    """Another one has switched the machine on."""
+    acts: list[str] = field(default_factory=list)
+    counted: Counter[str] = field(default_factory=Counter)
+    """How often each act was attempted."""
+    answers: list[str] = field(default_factory=list)
+    say: Callable[[Fault, float], None] = lambda _fault, _delay: None
+    grant: Callable[[], None] = lambda: None
+    now: datetime = START
+    _served: int = 0
+    _fault: Fault = Fault.NOTHING
+    _delay: float = 0.0
+    _attempt: Attempt | None = None
+
+    def __post_init__(self) -> None:
+        self.machine = Machine(plan=self.plan, lingers=self.lingers)
+        self.machine.hidden = self.runs_unseen
+        self.referee = Referee(machine=self.machine, plan=self.plan)
+
+    @property
+    def skew(self) -> timedelta:
+        """How much the clock of the worker that has taken the attempt is ahead."""
+        return timedelta(seconds=Random(self._served).choice(self.skews))
+
+    @property
+    def wanted(self) -> bool:
+        """Whether it is still asked for."""
+        return self.unwanted is None
+
+    @property
+    def several(self) -> bool:
+        """Whether the machine has several supplies in its first level."""
+        return bool(self.plan.levels) and len(self.plan.levels[0]) > 1
+
+    def vetoes(self) -> dict[str, datetime]:
+        """Who says hands off, wherever he says it, and since when."""
+        vetoes = {
+            "a person says hands off": self.vetoed,
+            "another one services it": self.leased,
+            "it is kept": self.machine_object.preserved,
+        }
+        return {what: since for what, since in vetoes.items() if since is not None}
+
+    def kept_out(self, operation: Operation) -> Objection | None:
+        """What the gate itself makes of a Cluster that is paused; all else is played by other means."""
+        why = "spec.paused is true" if self.paused is not None else ""
+        seen = Seen(machines=(), pause=why, lease="", cluster_lease="", permit="", policies=NO_POLICIES)
+        return objection(seen, operation, By.PERSON, self.now)
+
+    def runs_unseen(self) -> bool:
+        """Whether the only devices that could tell that the machine runs are silent."""
+        mute = self.machine.silent | self.machine.locked
+        return self.machine.miswired and all(each.endpoint in mute for each in self.plan.levels[0])
+
+    def ran_unseen(self, moment: datetime | None) -> bool:
+        """Whether no source could say that it runs: not at the end, or not at that moment, when its devices were last asked."""
+        return self.runs_unseen() or (self.machine.miswired and moment is not None and self.heard_since >= moment)
+
+    def is_off_by_others(self) -> bool:
+        """Whether a level is dark that no episode has switched off of which the present one can know: where its Node is deleted,
+        with the mark on it, a terminated one leaves its successor nothing to find or to pin."""
+        unknown = set() if self.machine.present else self.referee.unaware
+        offs = {each.endpoint for each in self.referee.commands if each.state is PowerState.OFF and each.incident not in unknown}
+        return any(not offs & set(level) for level in self.machine.dark)
+
+    def only_restores(self, incident: str) -> bool:
+        """Whether all that an episode has left to do is to switch the machine on."""
+        plan, referee = self.plan, self.referee
+        if not plan.power_on or plan.terminate_instance or plan.delete_node or referee.all_freed_by != incident:
+            return False
+        return not (self.machine.pods or self.machine.runs or self.machine.cut_pods) and referee.off_by == incident
+
+    @property
+    def broken(self) -> list[str]:
+        """What the referee has found."""
+        return self.referee.broken
+
+
+class PlayedActs(Played, NodeActs, DeviceActs, MachineActs):
+    """The acts on this machine, with what its referee and its faults make of them."""
+
+    @property
+    def moment(self) -> datetime:
+        return self.now
+
+    @property
+    def clock(self) -> datetime:
+        return self.now + self.skew
+
+    def fault(self, rule: str, what: str) -> None:
+        self.referee.fault(rule, what)
+
+    # The Node -------------------------------------------------------------------------------------------------------
+
+    def identity(self) -> tuple[str, str, str]:
+        assert self._attempt is not None
+        return self._attempt.workflow_id, self._attempt.run_id, self._attempt.kind
+
+    def begins(self, request: contract.PinRequest) -> None:
+        if not self.machine.present or self.machine.holder != OURS:
+            raise failure(ErrorType.NOT_FOUND, "there is no such Node, or nothing is planned for it")
+        self._begins(request.wanted.incident)
+
+    def _begins(self, incident: str) -> None:
+        """An episode's first look: it can't know what no source can say."""
+        if incident in self.begun:
+            return
+        self.begun.add(incident)
+        mark = self.machine.mark
+        self.referee.unaware = set() if mark is not None else {each.incident for each in self.referee.commands}
+        self.noted = set(mark.paths) if mark is not None else set()
+
+    async def last_look(self, request: contract.LookRequest) -> contract.LookResult:
+        machine, pinned, referee = self.machine, request.target.pinned, self.referee
+        seen, configured = machine.seen_node(), self.configured or self.plan
+        difference = compare_identity(pinned, seen, destructive=request.destructive)
+        gone = request.need_matters and self._need_is_gone(request.need)
+        verdict = LookVerdict.GO
+        if difference:
+            verdict = LookVerdict.TARGET_CHANGED
+        elif request.restores and self._veto():
+            verdict = LookVerdict.VETOED
+        elif (request.not_after is not None and self.now + self.skew > request.not_after) or (
+            self._fault is Fault.UNLICENSED and (request.destructive or request.need_matters)
+        ):
+            verdict = LookVerdict.NOT_LICENSED
+        elif gone:
+            verdict = LookVerdict.NEED_GONE
+        elif (
+            request.configured is not None
+            and not request.restores
+            and machine.present
+            and set(pinned.endpoints) - {""}
+            and set(pinned.endpoints) != set(configured.endpoints)
+        ):
+            verdict = LookVerdict.TARGET_CHANGED
+        elif request.need_matters and request.need.kind is NeedKind.CLEAN_UP and not machine.ready:
+            verdict = LookVerdict.VETOED
+        elif request.destructive and (not referee.permit or self.unlicensed is not None):
+            verdict = LookVerdict.NOT_LICENSED
+        elif self._veto():
+            verdict = LookVerdict.VETOED
+        elif (kept_out := self.kept_out(request.operation)) is not None:
+            verdict = LookVerdict(kept_out.weight)
+        elif request.restores:
+            verdict = self._in_other_hands(request.target)
+        if self._fault not in {Fault.LOST_AFTER, Fault.LATE}:
+            referee.looked_last = self.now
+            if not request.need_matters:
+                referee.looked_before_restoring = self.now
+            if request.destructive:
+                referee.looks(self.now, request.target, go=verdict is LookVerdict.GO)
+            if request.need_matters:
+                referee.need_gone = verdict is LookVerdict.NEED_GONE
+        asked = request.configured is not None and machine.present
+        return contract.LookResult(
+            verdict=verdict,
+            reason=f"{verdict}: {difference}",
+            at=self.now,
+            seen=seen,
+            endpoints=configured.endpoints if asked else None,
+            workload=self.standing() if request.counts else None,
+            licence=licence_of(request) if verdict is LookVerdict.GO else "",
+        )
+
+    def _in_other_hands(self, target: contract.Target) -> LookVerdict:
+        mark, rival = self.machine.mark if self.machine.present else None, self.referee.rival
+        if mark is not None:
+            return LookVerdict.GO if self.is_ours(mark, target) else LookVerdict.VETOED
+        taken = rival is not None and rival[0] <= self.now and self.unlicensed is not None
+        return LookVerdict.NOT_LICENSED if taken else LookVerdict.GO
+
+    def _veto(self) -> bool:
+        return bool(self.vetoes())
+
+    def _need_is_gone(self, need: Need) -> bool:
+        return (not self.wanted and need.kind.automatic) or (need.kind is NeedKind.CHECK and self.machine.ready)
+
+    def release_lease(self, request: contract.ReleaseRequest) -> None:
+        pass
+
+    def publish(self, request: contract.PublishRequest) -> None:
+        """People hear the same, whichever act takes the news along (`Adversary.perform`)."""
+
+    def answer_request(self, request: contract.AnswerRequest) -> contract.AnswerResult:
+        if self.wanted:
+            self.answers.append(request.answer.stage)
+        return contract.AnswerResult(withdrawn="" if self.wanted else "it was deleted")
+
+    async def drain(self, request: contract.DrainRequest) -> contract.DrainResult:
+        self.require_ours(request.target)
+        if self._fault is Fault.SLOW:
+            return contract.DrainResult(left=2, names=("a", "b"))
+        return contract.DrainResult(errors=("pod without a controller",) if self.machine.stubborn else ())
+
+    async def note_path(self, request: contract.PathRequest) -> contract.ActResult:
+        done = await super().note_path(request)
+        if request.cut:
+            self.noted.add(request.endpoint)
+        return done
+
+    def require_leave(self, request: contract.FreeRequest) -> None:
+        if self._veto() or self.kept_out(Operation.DELETE_NODE) is not None:
+            raise failure(ErrorType.VETOED, "a person says hands off")
+        if self.unlicensed is not None or not self.referee.permit:
+            raise failure(ErrorType.NOT_LICENSED, "its licence can't be shown")
+
+    def freed(self, target: contract.Target, *, all_of_it: bool) -> None:
+        self.referee.has_freed(target.incident, all_of_it=all_of_it)
+
+    # Devices --------------------------------------------------------------------------------------------------------
+
+    def commanded(self, request: contract.PowerRequest | contract.VolumeRequest, act: PowerAct) -> datetime:
+        began, fault = self.now, self._fault
+        delay = timedelta(seconds=self._delay)
+        if isinstance(request, contract.VolumeRequest):
+            end = began + (request.deadline if fault in {Fault.LATE, Fault.SLOW} else timedelta(0))
+            self.referee.detached[request.volume] = end if fault is Fault.LATE else began
+            return end
+        if act is PowerAct.TERMINATE:
+            return began + (delay if fault in {Fault.SLOW, Fault.LATE} else timedelta(0))
+        if act is PowerAct.QUARANTINE:
+            return began
+        at = began
+        if fault is Fault.LATE:  # its worker stands still for a while, and goes on as long as it may
+            assert request.not_after is not None, "every command has an end to its time"
+            at = min(began + delay, request.not_after - self.skew) + request.deadline
+        elif fault is Fault.UNSURE:
+            at = began + timedelta(seconds=1)
+        assert self._attempt is not None
+        state = PowerState.OFF if act in {PowerAct.OFF, PowerAct.CUT_PATH} else PowerState.ON
+        self.referee.commands_device(self._attempt, request.device, state, at, request.target.incident)
+        return began + delay if fault is Fault.SLOW else at
+
+    def set_path(self, endpoint: str, state: PowerState, at: datetime) -> None:
+        super().set_path(endpoint, state, at)
+        if state is PowerState.ON:
+            self.referee.opened_by_others.pop(endpoint, None)
+
+    async def read_kdump(self, request: contract.KdumpRequest) -> KdumpReading:
+        silent = KdumpReading(at=self.now, listening=START - timedelta(hours=1), address="10.0.0.7")
+        if (dump := self.machine.dump) is None:
+            return silent
+        messages = int((min(self.now, dump[1]) - dump[0]) / SPEAKS)
+        return replace(silent, first=dump[0], last=dump[0] + messages * SPEAKS, messages=messages + 1)
+
+    # The Machine ----------------------------------------------------------------------------------------------------
+
+    def holds_permit(self) -> bool:
+        return self.referee.permit
+
+    def pin_target(self, request: RemediationInput) -> contract.RemediationPin:
+        machine, mark = self.machine, self.machine.mark if self.machine.present else None
+        assert self._attempt is not None
+        if not self.machine_object.present and not machine.present:
+            raise failure(ErrorType.NOT_FOUND, "there is no such Node or Machine")
+        if machine.present and machine.holder != OURS:
+            raise failure(ErrorType.NOT_FOUND, "another machine has the name")
+        self._begins(request.incident)
+        seen = machine.seen_node()
+        adopted = mark is not None and (mark.incident, mark.run_id) != (request.incident, self._attempt.run_id)
+        return contract.RemediationPin(
+            pinned=Pinned(
+                node=NODE,
+                uid=seen.uid,
+                provider_id=seen.provider_id if seen.present else "",
+                system_uuid=seen.system_uuid if seen.present else "",
+                boot_id=seen.boot_id if seen.present else "",
+                not_ready_since=self.now if not machine.ready else None,
+            ),
+            need=request.need or self.need,
+            ladder=request.ladder or (),
+            machine=MACHINE if self.machine_object.present else None,
+            machine_uid=MACHINE_UID if self.machine_object.present else "",
+            owner=self.machine_object.owner,
+            adopted_incident=mark.incident if mark is not None and adopted else "",
+            adopted_paths=mark.paths if mark is not None else (),
+            seen=seen,
+            streams=True,
+        )
+
+    def find_volumes(self, request: contract.FailedVolumesRequest) -> contract.FailedVolumes:
+        if self.machine.volumes.get("vol-a") is not VolumeState.ATTACHED:
+            return contract.FailedVolumes(failure=Failure(refused="that names no volume"), eviction_timeout=timedelta(seconds=30))
+        pod = PodOnNode(key="demo/database-0", uid="uid-db", volumes=("pvc-a",))
+        found = Failure(volumes=(AttachedVolume(name="pvc-a", handle="vol-a"),), mounting=(pod,))
+        return contract.FailedVolumes(failure=found, eviction_timeout=timedelta(seconds=30))
+
+    def others_act(self, made: RemediationObject | None) -> None:
+        """The machine is started anew, unless its controller was told to leave it meanwhile."""
+        after = self.machine_object.operator_acts_after
+        at = self.now + (after or timedelta(minutes=2))
+
+        def happens() -> None:
+            if made is None:
+                stands = self.machine_object.annotated
+            else:
+                done = after is None or not made.timed_out
+                made.processing, made.succeeded = ("False", "True" if after else "False") if done else ("True", "Unknown")
+                stands = not made.timed_out and made.goes_at is None
+            if after is not None and stands and self.machine_object.present:
+                self.machine.reboot(at)
+
+        if made is not None:
+            made.processing, made.succeeded = "True", "Unknown"
+        self.machine.later(at, happens)
+
+
+class Adversary(PlayedActs):
     """See the module. `perform` carries out one attempt at an activity, or has something befall it."""
 
     def perform(self, attempt: Attempt) -> Any:
         """Carry one out, or don't. Raises what the worker would, or `Lost`."""
-        method = act_of(attempt)
+        method = act_of(attempt.call)
         self.now, self._attempt, self._served = attempt.now, attempt, self._served + 1
         self._settle()
-        act: Callable[[Any], Any] = getattr(self, method)
+
+        def act(request: Any) -> Any:
+            return at_once(getattr(self, method)(request))
+
         if attempt.queue != WORKFLOW_QUEUE and (wrong := problem_of(self.now, self.clock)):
             raise failure(ErrorType.WRONG_CLOCK, f"its clock is {wrong}", retry_after=timedelta(seconds=1))
         if method in {"pin", "pin_target", "request_permit"}:
@@ -157,7 +527,7 @@ class Adversary(NodeActs, DeviceActs, LadderActs):
         self.machine.settle(self.now)
 
     def _befall(self, fault: Fault, attempt: Attempt, act: Callable[[Any], Any]) -> Any:
-        method, request = act_of(attempt), attempt.request
+        method, request = act_of(attempt.call), attempt.request
         self._fault = fault
         not_after: datetime | None = getattr(request, "not_after", None)
         if not_after is not None and self.clock > not_after and method != "last_look":
@@ -291,7 +661,7 @@ class Adversary(NodeActs, DeviceActs, LadderActs):
 
     def _says_on_since(self) -> datetime | None:
         """Since when any device would have said on to whoever had asked it; None: it would not."""
-        mute = self.silent | self.locked
+        mute = self.machine.silent | self.machine.locked
         speak = any(self.machine.power[each.endpoint] is PowerState.ON for each in self.plan.devices if each.endpoint not in mute)
         return self.heard_since if speak else None
 
@@ -313,16 +683,11 @@ class Adversary(NodeActs, DeviceActs, LadderActs):
                 state = PowerState.ON if fault is Fault.OTHERS_ON else PowerState.OFF
                 self.meddled = fault is Fault.OTHERS_OFF
                 self.switched_on = self.switched_on or fault is Fault.OTHERS_ON
-                machine.plug(plugged=machine.plugged or fault is Fault.OTHERS_ON, now=now)
-                for endpoint in machine.power:
-                    machine.switch(endpoint, state, now)
+                machine.switch_all(state, now)
             case Fault.PATH_OPENED:
-                for endpoint, state in machine.paths.items():
-                    if state is PowerState.OFF:
-                        machine.paths[endpoint] = PowerState.ON
-                        self.referee.opened_by_others[endpoint] = now
+                self.referee.opened_by_others |= dict.fromkeys(machine.open_paths(), now)
             case Fault.ATTACHED_AGAIN:
-                machine.attached = dict.fromkeys(machine.attached, True)
+                machine.attach_all()
             case Fault.NODE_GONE:
                 machine.lose_node()
             case Fault.NODE_ANEW | Fault.NODE_REPLACED:
@@ -346,30 +711,30 @@ class Adversary(NodeActs, DeviceActs, LadderActs):
             case Fault.TAKEN_OVER:
                 self._is_taken_over(now)
             case Fault.BACKUP:
-                machine.goes_back()
+                machine.restore_backup()
             case Fault.RECONFIGURED:
                 self.reconfigure()
             case Fault.CORRECTED | Fault.REGROUPED if self.plan.levels:
                 self.configured, self.changed = (mended if fault is Fault.CORRECTED else regrouped)(self.plan), now
             case Fault.UNMARKED:
-                machine.mark = None
+                machine.lose_mark()
             case Fault.STUBBORN:
                 machine.stubborn = True
             case Fault.STUCK:
-                self.stuck = set(self.plan.endpoints)
+                self.machine.stuck = set(self.plan.endpoints)
             case Fault.ONE_STUCK:
-                self.stuck = {device.endpoint for device in self.plan.levels[0][-1:]} if self.plan.levels else set()
+                self.machine.stuck = {device.endpoint for device in self.plan.levels[0][-1:]} if self.plan.levels else set()
             case Fault.SILENT:
-                self.silent = set(self.plan.endpoints)
+                self.machine.silent = set(self.plan.endpoints)
             case Fault.FIRST_SILENT:
-                self.silent = {device.endpoint for level in self.plan.levels[:1] for device in level}
+                self.machine.silent = {device.endpoint for level in self.plan.levels[:1] for device in level}
             case Fault.SPEAKS:
-                self.silent, self.heard_since = set(self.dead), now
+                self.machine.silent, self.heard_since = set(self.dead), now
             case Fault.ONE_DEAD:
                 self.dead = {device.endpoint for device in self.plan.levels[0][:1]} if self.several else set()
-                self.silent |= self.dead
+                self.machine.silent |= self.dead
             case Fault.LOCKED:
-                self.locked = set(self.plan.endpoints[:1])
+                self.machine.locked = set(self.plan.endpoints[:1])
             case Fault.DUMP:
                 machine.crash(now)
             case Fault.HEAL:
@@ -392,7 +757,7 @@ class Adversary(NodeActs, DeviceActs, LadderActs):
         def ends() -> None:
             switch(on, PowerState.ON)
             if machine.mark is not None and machine.mark.incident == THEIRS:
-                machine.goes_back()
+                machine.restore_backup()
 
         machine.later(off, lambda: switch(off, PowerState.OFF))
         machine.later(on, ends)
@@ -410,7 +775,7 @@ class Adversary(NodeActs, DeviceActs, LadderActs):
 
     def heal(self) -> None:
         """Every device works again, and nobody objects any more."""
-        self.stuck, self.silent, self.locked, self.configured = set(), set(self.dead), set(), None
+        self.machine.stuck, self.machine.silent, self.machine.locked, self.configured = set(), set(self.dead), set(), None
         self.vetoed = self.leased = self.unlicensed = self.paused = self.machine_object.preserved = None
         self.machine.stubborn = self.refusing = False
         self.busy_until, self.forbidding = START, (START, START)

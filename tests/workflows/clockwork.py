@@ -149,12 +149,22 @@ class Clockwork:
         execution.begin(arguments)
         return execution
 
-    def roll(self, execution: Execution, kind: str, arguments: list[Payload]) -> None:
-        """A workflow continues as new, maybe as one of another kind."""
+    def roll(self, execution: Execution, kind: str, arguments: list[Payload], memo: dict[str, Payload]) -> None:
+        """A workflow continues as new, maybe as one of another kind. It keeps the attributes that it has by then, and the memo
+        that its run began with, unless it says another one: what it has changed of that since is lost."""
         anew = self._run(kind or execution.definition.name, execution.workflow_id, execution.incident)
         execution.continued, anew.former = anew.run_id, execution
+        anew.memo, anew.attributes = dict(memo or execution.first_memo), dict(execution.attributes)
         anew.begin(arguments)
         anew.inherit(execution)
+
+    def reset(self, execution: Execution, tasks: int, *, reapplies: bool = True) -> Execution:
+        """As `temporal workflow reset` does: the first so many workflow tasks of a history are the beginning of a new run, and
+        the old one is terminated. reapplies: whether signals and updates that came later are given to the new run."""
+        execution.terminate()
+        anew = self._run(execution.definition.name, execution.workflow_id, execution.incident)
+        anew.go_back(execution, tasks, reapplies=reapplies)
+        return anew
 
     def _run(self, name: str, workflow_id: str, incident: str) -> Execution:
         run_id = f"{self.random.getrandbits(64):016x}"

@@ -14,7 +14,7 @@ from temporalio.client import Client
 from temporalio.runtime import MetricBuffer, MetricBufferDurationFormat, Runtime, TelemetryConfig
 from temporalio.testing import WorkflowEnvironment
 
-from activities.contracts import metrics, search
+from activities.contracts import metrics, search_attributes
 from policy.episode.messages import Kind, Phase
 from tests.workflows.surroundings import ClockworkEnvironment, Measured
 from workers.plugin import PLUGIN
@@ -82,7 +82,7 @@ async def _start() -> WorkflowEnvironment:
     return await WorkflowEnvironment.start_time_skipping_v2(
         dev_server_existing_path=str(Path(sys.executable).with_name("temporal")),
         plugins=[PLUGIN],
-        search_attributes=search.ALL,
+        search_attributes=search_attributes.ALL,
         dev_server_extra_args=[arg for setting in FAST for arg in ("--dynamic-config-value", setting)],
     )
 

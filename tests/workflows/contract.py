@@ -67,6 +67,12 @@ def calls_of(*contracts: type) -> tuple[Call, ...]:
     return tuple(calls)
 
 
+def act_of(call: Call) -> str:
+    """The method by which a player carries a call out: contracts of one kind name theirs as those of another do."""
+    part, _, name = call.name.partition(".")
+    return name.replace("-", "_") if part in {"remediation", "preservation"} else call.method
+
+
 CALLS = {call.name: call for call in calls_of(*CONTRACTS)}
 
 Carry = Callable[[Call, Any], Awaitable[Any]]

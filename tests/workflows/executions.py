@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from temporalio import workflow
@@ -17,10 +17,12 @@ from temporalio.bridge.proto.workflow_activation import (
     DoUpdate,
     FireTimer,
     InitializeWorkflow,
+    NotifyHasPatch,
     QueryWorkflow,
     RemoveFromCache,
     ResolveSignalExternalWorkflow,
     SignalWorkflow,
+    UpdateRandomSeed,
     WorkflowActivation,
     WorkflowActivationJob,
 )
@@ -60,6 +62,14 @@ class Timer:
     stopped: bool = False
 
 
+RESOLVED_BY = {
+    "schedule_activity": "resolve_activity",
+    "request_cancel_activity": "resolve_activity",
+    "signal_external_workflow_execution": "resolve_signal_external_workflow",
+}
+RESOLUTIONS = {"fire_timer", *RESOLVED_BY.values()}
+"""What a run learns of that it has begun, by the command that has begun it."""
+
 REPLAYS_OF_EACH = 4
 """About so often each task of a history is told again, where instances are thrown away by chance."""
 
@@ -70,6 +80,8 @@ class Task:
 
     activation: WorkflowActivation
     answer: list[bytes]
+    copied: bool = False
+    """It was done in the run that this one was reset from: what names the run may be another."""
 
 
 @dataclass
@@ -93,6 +105,8 @@ class Execution:
     attributes: dict[str, Payload] = field(default_factory=dict)
     memo: dict[str, Payload] = field(default_factory=dict)
     """What it can be searched by."""
+    first_memo: dict[str, Payload] = field(default_factory=dict)
+    """The memo that it began with."""
     suggests_rolling: bool = False
     deaf_until: datetime | None = None
     """Until when no worker takes its next task."""
@@ -108,6 +122,8 @@ class Execution:
     _timers: dict[int, Timer] = field(default_factory=dict)
     _activities: dict[int, Activity] = field(default_factory=dict)
     _words: dict[str, Word] = field(default_factory=dict)
+    _accepted: set[str] = field(default_factory=set)
+    """Updates that were accepted, whatever became of them."""
 
     def __post_init__(self) -> None:
         self.started = self.clockwork.now
@@ -132,6 +148,42 @@ class Execution:
         kept = [job for job in before._jobs if job.HasField("signal_workflow") or job.HasField("do_update")]
         self._words |= before._words
         self._jobs += kept
+
+    def go_back(self, before: Execution, tasks: int, *, reapplies: bool) -> None:
+        """Begin with the first tasks of another run. What these had begun and not seen the end of begins anew; a timer ends when
+        it was to end."""
+        kept, later = before._history[:tasks], before._history[tasks:]
+        self.started, self._seed, self.former, self._words = before.started, before._seed, before.former, before._words
+        self.memo, self.first_memo = dict(before.first_memo), dict(before.first_memo)
+        jobs = [job for task in kept for job in task.activation.jobs]
+        over = {(kind, getattr(job, kind).seq) for job in jobs if (kind := job.WhichOneof("variant") or "") in RESOLUTIONS}
+        for task in kept:
+            activation = WorkflowActivation()
+            activation.CopyFrom(task.activation)
+            activation.run_id = self.run_id
+            self._history.append(Task(activation, task.answer, copied=True))
+            self._length += 3 + len(activation.jobs) + len(task.answer)
+            at = activation.timestamp.ToDatetime(tzinfo=UTC)
+            for command in map(WorkflowCommand.FromString, task.answer):
+                kind = command.WhichOneof("variant") or ""
+                known = getattr(command, kind)
+                if kind == "start_timer":
+                    over_at = at + known.start_to_fire_timeout.ToTimedelta()
+                    if ("fire_timer", known.seq) not in over:
+                        self._start_timer(known.seq, over_at - self.clockwork.now)
+                elif (RESOLVED_BY.get(kind, ""), getattr(known, "seq", 0)) not in over and kind != "update_response":
+                    self._obey(command)
+        if not kept:
+            first = next(job for task in before._history for job in task.activation.jobs if job.HasField("initialize_workflow"))
+            self.deliver(initialize_workflow=first.initialize_workflow)
+        else:
+            self.deliver(update_random_seed=UpdateRandomSeed(randomness_seed=self.clockwork.random.getrandbits(60)))
+        given = [*(job for task in later for job in task.activation.jobs), *before._jobs] if reapplies else []
+        for job in given:
+            if job.HasField("do_update"):
+                job.do_update.run_validator = True
+            if job.HasField("do_update") or job.HasField("signal_workflow"):
+                self._jobs.append(job)
 
     def deliver(self, **job: Any) -> None:
         """Something has happened that the workflow is to hear of with its next task."""
@@ -210,6 +262,11 @@ class Execution:
         return self._awake and not self.closed
 
     @property
+    def tasks(self) -> int:
+        """How many of its tasks are over."""
+        return len(self._history)
+
+    @property
     def length(self) -> int:
         """Of its history."""
         return self._length
@@ -226,6 +283,8 @@ class Execution:
         if self.closed or not self._jobs:
             return
         jobs, self._jobs = self._jobs, []
+        if not self._history:
+            self.first_memo = dict(self.memo)
         activation = self._activation(jobs)
         completion = self.clockwork.activate(self._replayed(), activation)
         if completion.HasField("failed"):
@@ -251,24 +310,24 @@ class Execution:
         return activation
 
     def _remember(self, activation: WorkflowActivation, commands: list[WorkflowCommand]) -> None:
-        """A refused update leaves no trace in a history, nor does a task that consisted of it alone."""
-        refused = {
-            each.update_response.protocol_instance_id
-            for each in commands
-            if each.HasField("update_response") and each.update_response.HasField("rejected")
-        }
+        """An update that its validator refused leaves no trace in a history, nor does a task that consisted of it alone."""
+        said = [each.update_response for each in commands if each.HasField("update_response")]
+        self._accepted |= {each.protocol_instance_id for each in said if each.HasField("accepted")}
+        refused = {each.protocol_instance_id for each in said if each.HasField("rejected")} - self._accepted
         kept = [job for job in activation.jobs if not (job.HasField("do_update") and job.do_update.id in refused)]
         if not kept:
             return
         told = WorkflowActivation()
         told.CopyFrom(activation)
         del told.jobs[:]
+        patches = [each.set_patch_marker.patch_id for each in commands if each.HasField("set_patch_marker")]
+        told.jobs.extend(WorkflowActivationJob(notify_has_patch=NotifyHasPatch(patch_id=each)) for each in patches)
         told.jobs.extend(kept)
         told.is_replaying = True
         for job in told.jobs:
             if job.HasField("do_update"):
                 job.do_update.run_validator = False
-        self._history.append(Task(told, [_words_of(each) for each in commands if not _is_refusal(each)]))
+        self._history.append(Task(told, [_words_of(each) for each in commands if _answers(each) not in refused]))
         begun = sum(job.HasField("resolve_activity") for job in kept)  # that a worker has taken it is an event of its own
         self._length += 3 + len(kept) + begun + len(commands)
 
@@ -280,7 +339,8 @@ class Execution:
             for number, task in enumerate(self._history):
                 completion = self.clockwork.activate(instance, task.activation)
                 answer = [_words_of(each) for each in completion.successful.commands]
-                if completion.HasField("failed") or answer != task.answer:
+                same = [*map(_kind_of, answer)] == [*map(_kind_of, task.answer)] if task.copied else answer == task.answer
+                if completion.HasField("failed") or not same:
                     self.clockwork.problems.append(f"{self.workflow_id}: its replay goes another way at task {number}")
                     break
         return self._instance
@@ -366,7 +426,7 @@ class Execution:
                 self.failure = "cancelled"
             case "continue_as_new_workflow_execution":
                 anew = command.continue_as_new_workflow_execution
-                self.clockwork.roll(self, anew.workflow_type, list(anew.arguments))
+                self.clockwork.roll(self, anew.workflow_type, list(anew.arguments), dict(anew.memo))
             case "upsert_workflow_search_attributes":
                 self.attributes.update(command.upsert_workflow_search_attributes.search_attributes.indexed_fields)
             case "set_patch_marker":
@@ -430,5 +490,13 @@ def _words_of(command: WorkflowCommand) -> bytes:
     return command.SerializeToString(deterministic=True)
 
 
-def _is_refusal(command: WorkflowCommand) -> bool:
-    return command.HasField("update_response") and command.update_response.HasField("rejected")
+def _kind_of(command: bytes) -> tuple[str | None, int]:
+    """What a replay compares of it (the server's does no more): its kind, and its number among those of its kind."""
+    known = WorkflowCommand.FromString(command)
+    kind = known.WhichOneof("variant")
+    return kind, getattr(getattr(known, kind or ""), "seq", 0)
+
+
+def _answers(command: WorkflowCommand) -> str:
+    """The update that it is about, "" for none."""
+    return command.update_response.protocol_instance_id

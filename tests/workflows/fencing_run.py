@@ -21,10 +21,10 @@ from policy.episode.messages import (
     EpisodeResult,
     EpisodeStatus,
     FencingInput,
-    Observation,
     Outcome,
     Phase,
     RecordEntry,
+    SeenNode,
     episode_id,
 )
 from tests.replay.recording import keep_history
@@ -111,11 +111,11 @@ class Run:
         """The node changes so, and the scanner tells of it."""
         for name, value in changes.items():
             setattr(self.world, name, value)
-        await self.tell(self.world.observation())
+        await self.tell(self.world.seen_node())
 
-    async def tell(self, observation: Observation) -> None:
+    async def tell(self, seen: SeenNode) -> None:
         """The scanner says how the node is now."""
-        await self.handle.signal(Fencing.observe, observation)
+        await self.handle.signal(Fencing.node_changed, seen)
 
 
 STICKY = timedelta(milliseconds=500)

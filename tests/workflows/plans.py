@@ -11,7 +11,25 @@ from policy.fence.plan import CORDON, UNCORDON, WITH_VOLUMES, Act, CutStorage, F
 from policy.remediation.ladder import EscalationStep
 from policy.remediation.strategies import Strategy
 from policy.values.object_refs import ObjectRef
-from tests.workflows.world import plan
+
+
+def plan(**changes: object) -> FencingPlan:
+    """A plan with one BMC and short waits."""
+    devices = (PowerDevice(driver="ipmi", endpoint="ipmi://10.0.0.7:623"),)
+    short = FencingPlan(
+        source="test",
+        levels=(devices,),
+        wait_before_power=timedelta(0),
+        tries=2,
+        restarts=1,
+        retry_interval=timedelta(seconds=1),
+        act_deadline=timedelta(seconds=2),
+        off_timeout=timedelta(seconds=4),
+        free_timeout=timedelta(seconds=30),
+        boot_timeout=timedelta(minutes=10),
+    )
+    return replace(short, **changes)  # type: ignore[arg-type]
+
 
 BMC = PowerDevice(driver="ipmi", endpoint="ipmi://10.0.0.7:623")
 PDUS = tuple(PowerDevice(driver="fence_apc_snmp", endpoint=f"fence_apc_snmp://pdu-{name}/7") for name in "abc")
@@ -49,7 +67,7 @@ ASKS = {
     Strategy.ANNOTATE_EXTERNAL: "annotate_external",
     Strategy.EXTERNAL: "create_object",
 }
-"""By which act a step has others do it."""
+"""By which act a step has others do it: what needs a permit, a last look and an end to its time."""
 
 
 def step(strategy: Strategy, timeout: timedelta | None = None) -> EscalationStep:

@@ -16,7 +16,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from temporalio.client import Client, WorkflowHandle
-from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
@@ -40,7 +39,7 @@ from policy.preservation.kept_machine import Held, MachinePhase
 from policy.preservation.requests import DEFAULT_TIMEOUT, ISOLATE_ANNOTATION
 from policy.values.mode import Mode
 from policy.values.object_refs import ObjectRef
-from tests.preserved_objects import carried_out
+from tests.policy.builders import carried_out
 from tests.replay.recording import keep_history
 from tests.workflows import contract
 from tests.workflows.contract import served_by
@@ -64,19 +63,19 @@ IN_THE_CLUSTER = (
 
 @dataclass
 class KeptMachine:
-    """The world. `acts` is what was done, in order; `broken` what should never have been. devices: the node and what may be cut
-    off of it."""
+    """A machine that its owner may keep. `acts` is what was done about keeping it, in order.
+
+    devices: its node and what may be cut off of it, with what goes wrong: `devices.errors` and `devices.gates`, by act ("hold",
+    "delete" and "collect" beside those of a fencing), and the rules that did not hold.
+    """
 
     held: Held
     devices: World = field(default_factory=World)
     timeout: timedelta = DEFAULT_TIMEOUT
     present: bool = True
-    errors: list[ApplicationError] = field(default_factory=list)
     acts: list[str] = field(default_factory=list)
-    broken: list[str] = field(default_factory=list)
     tried_at: list[datetime] = field(default_factory=list)
     """Whenever its deletion was asked for and might have begun."""
-    deletion_errors: list[ApplicationError] = field(default_factory=list)
     gave_up_at: datetime | None = None
     named: set[str] = field(default_factory=set)
     """How whoever asked for evictions and for the deletion said that the cluster Lease names him."""
@@ -88,11 +87,7 @@ class KeptMachine:
     """What the API has to say of it; None where no directory is set."""
     collected: int = 0
     """How often it was asked for."""
-    hanging: asyncio.Event | None = None
-    """Whoever collects evidence hangs until it is set."""
     sealed: list[contract.SealRequest] = field(default_factory=list)
-    scanner: asyncio.Event | None = None
-    """It answers nobody before this is set."""
     ended_at: datetime | None = None
     """The look that ended the hold, and the expiries of all that have ended."""
     expiries: list[datetime] = field(default_factory=list)
@@ -107,6 +102,11 @@ class KeptMachine:
     def annotated_by_nobody(self) -> bool:
         """Whether no person asks for it to be kept: its pool does."""
         return PRESERVE_ANNOTATION not in self.held.on_node
+
+    @property
+    def broken(self) -> list[str]:
+        """Rules that did not hold."""
+        return self.devices.broken
 
     @property
     def events(self) -> list[str]:
@@ -142,7 +142,7 @@ class KeptMachine:
 
 def machine(annotated: str | None = None, *, fails: bool = False) -> KeptMachine:
     """A machine that runs, or has failed. annotated: with which value of `preserve`."""
-    node = NodeView(name=NODE, uid="uid-node", conditions=(Condition(type=READY, status="True"),))
+    node = NodeView(name=NODE, uid="uid-1", conditions=(Condition(type=READY, status="True"),))
     world = KeptMachine(Held(key="shoot/w-7", machine="w-7", namespace="shoot", node_name=NODE, node=node))
     if fails:
         world.fails()
@@ -163,8 +163,7 @@ class ScriptedMachine(ScriptedTarget):
 
     async def hold(self, request: contract.HoldRequest) -> contract.Hold:
         world = self._kept
-        if world.errors:
-            raise world.errors.pop(0)
+        world.devices.may_fail("hold")
         world.looks += 1
         at = clock() - world.behind
         if not world.present:
@@ -207,7 +206,7 @@ class ScriptedMachine(ScriptedTarget):
             reason=f"{decision.reason}; its mode is {mode}" if rests else decision.reason,
             rests=rests,
             warnings=decision.warnings,
-            node_uid="uid-node",
+            node_uid=world.devices.uid,
             machine=None if world.alone else MACHINE,
             machine_uid="" if world.alone else "uid-machine",
             recovered=decision.recovered,
@@ -226,8 +225,7 @@ class ScriptedMachine(ScriptedTarget):
             raise failure(ErrorType.NOT_LICENSED, "the permit of node-7 is held by no episode")
         if world.gave_up_at is None:
             world.tried_at.append(clock())
-            if world.deletion_errors:
-                raise world.deletion_errors.pop(0)
+            world.devices.may_fail("delete")
         if world.gave_up_at is None and keeps(_as_called(world.held, request.unhealthy), clock()):
             return contract.GiveUpResult(kept="its preservation is still asked for", well=world.held.well)
         if world.held.expiry is not None and not world.held.expired(clock()):
@@ -245,8 +243,6 @@ class ScriptedMachine(ScriptedTarget):
 
     async def request_permit(self, request: contract.AskPermit) -> PermitAnswer:
         self._kept.acts.append("permit")
-        if self._kept.scanner is not None:
-            await self._kept.scanner.wait()
         return await super().request_permit(request)
 
     async def name_deployment(self, request: contract.NameRequest) -> contract.DeploymentName:
@@ -280,8 +276,7 @@ class ScriptedMachine(ScriptedTarget):
 
     async def collect(self, request: contract.CollectRequest) -> contract.Collected:
         self._kept.collected += 1
-        if self._kept.hanging is not None:
-            await self._kept.hanging.wait()
+        await self.act("collect")
         if self._kept.evidence is None:
             raise failure(ErrorType.NOT_SUPPORTED, "evidence.directory is not set: no evidence is kept")
         return self._kept.evidence

@@ -8,7 +8,7 @@ at every act: S14, S20, S33 and that no successor is ever taken for the patient.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from random import Random
@@ -26,12 +26,12 @@ from policy.episode.messages import (
     EpisodeStatus,
     Need,
     NeedKind,
-    Observation,
     Outcome,
     Phase,
     Pinned,
     RecordEntry,
     RemediationInput,
+    SeenNode,
     episode_id,
 )
 from policy.episode.permits import Release
@@ -41,27 +41,18 @@ from policy.remediation.strategies import Strategy
 from policy.values.object_refs import ObjectRef
 from tests.workflows import contract
 from tests.workflows import world as scripted
-from tests.workflows.attempts import START, Attempt, Lost
+from tests.workflows.attempts import Attempt, Lost
 from tests.workflows.clockwork import Clockwork, Perils
-from tests.workflows.contract import CALLS
+from tests.workflows.contract import CALLS, act_of
 from tests.workflows.executions import Execution, Word
-from tests.workflows.machine import MACHINE, MACHINE_UID, SUCCESSOR
-from tests.workflows.plans import MINUTE, TEMPLATE, step
-from tests.workflows.played_acts import named
+from tests.workflows.machine import MACHINE, MACHINE_UID, MachineObject, RemediationObject, Successor
+from tests.workflows.plans import ASKS, MINUTE, step
+from tests.workflows.played_acts import MachineActs, at_once
 from tests.workflows.world import NODE, ScriptedTarget, World
 from workflows.definitions.episodes import Remediation
 from workflows.kit.messages import AbortRequest, PersonRequest
 
 CHECK = ObjectRef(api_version="remediation.medik8s.io/v1alpha1", kind="NodeHealthCheck", name="workers", namespace="")
-ACTING: Mapping[str, Callable[[contract.LookResult], Any]] = {
-    "preservation.give-up": lambda seen: contract.GiveUpResult(detail=seen.reason, look=seen),
-    "remediation.request-owner": lambda seen: contract.ActResult(changed=False, detail=seen.reason, look=seen),
-    "remediation.annotate-external": lambda seen: contract.ActResult(changed=False, detail=seen.reason, look=seen),
-    "remediation.create-object": lambda seen: contract.External(present=False, message=seen.reason, look=seen),
-}
-"""What needs a permit, a last look and an end to its time, and what it answers where it is not begun."""
-
-
 HOUR = timedelta(hours=1)
 SELF = step(Strategy.EXTERNAL, 5 * MINUTE)
 FENCE = step(Strategy.FENCE, 20 * MINUTE)
@@ -72,35 +63,9 @@ ANNOTATE = step(Strategy.ANNOTATE_EXTERNAL, 30 * MINUTE)
 OBJECT = "SelfNodeRemediation"
 
 
-@dataclass
-class Successor:
-    """What the owner has made in its place."""
-
-    memory: str = ""
-    ready_at: datetime | None = None
-    failed: str = ""
-
-
-@dataclass
-class Made:
-    """A remediation object."""
-
-    name: str
-    created: datetime
-    processing: str = ""
-    succeeded: str = ""
-    node_deletion: str = ""
-    phase: str = ""
-    message: str = ""
-    timed_out: bool = False
-    well_since: datetime | None = None
-    goes_at: datetime | None = None
-    """It is being deleted, until then."""
-
-
-@dataclass
-class Remediated:
-    """The world. `acts` is what was done, in order; `broken` what should never have been."""
+@dataclass(kw_only=True)
+class Remediated(MachineObject):
+    """The world: a Machine, and its node. `acts` is what was done, in order; `broken` what should never have been."""
 
     ladder: tuple[EscalationStep, ...]
     node: World = field(default_factory=World)
@@ -108,40 +73,12 @@ class Remediated:
     of_machines: bool = False
     """Its check judges Machines: one that goes is left alone by it, one that is gone is selected no more."""
     has_machine: bool = True
-    owner: str = "MachineSet/workers"
     healthy_delay: timedelta = timedelta(0)
     refused: str = ""
-    present: bool = True
-    deleting: datetime | None = None
-    goes_after: timedelta | None = timedelta(minutes=2)
-    """How long its deletion takes; None: something holds it up for ever."""
-    follows_after: timedelta | None = timedelta(seconds=5)
-    """How long after it is gone its owner makes another one; None: it makes none."""
-    ready_after: timedelta | None = timedelta(minutes=3)
-    """How long the other one takes; None: for ever."""
-    successor_fails: str = ""
-    scaled_down: str = ""
-    came: Successor | None = None
-    check_paused: bool = False
-    owner_asked: datetime | None = None
-    owner_acts_after: timedelta | None = None
-    """How long its owner takes once asked; None: it does nothing."""
-    owner_says: tuple[str, str] = ("", "")
-    """Reason and message of its condition once its owner has looked."""
-    annotated: bool = False
     found: contract.FailedVolumes | None = None
     """What its node's conditions say of its volumes."""
-    objects: dict[str, Made] = field(default_factory=dict)
-    on_create: Callable[[Made], None] = lambda _made: None
+    on_create: Callable[[RemediationObject], object] = lambda _made: None
     """What the controller of the objects makes of one."""
-    memories: list[str] = field(default_factory=list)
-    """What was written on the patient, in order."""
-    stands: tuple[str, str] = ("", "")
-    """What Machine and Node remember now."""
-    kept: str = ""
-    """Why whoever is asked for its deletion keeps it."""
-    deletions: list[datetime] = field(default_factory=list)
-    """Whenever its deletion reached the API."""
     permit: bool = False
     releases: list[Release] = field(default_factory=list)
     removing: list[bool] = field(default_factory=list)
@@ -152,8 +89,11 @@ class Remediated:
     """What happens right before the next attempt at an activity."""
     after: dict[str, Callable[[], None]] = field(default_factory=dict)
     """What happens right after it, before its answer arrives."""
-    broken: list[str] = field(default_factory=list)
-    now: datetime = START
+
+    @property
+    def broken(self) -> list[str]:
+        """What should never have been."""
+        return self.node.broken
 
     @property
     def acts(self) -> list[str]:
@@ -169,24 +109,11 @@ class Remediated:
         """How often something was done."""
         return self.acts.count(act)
 
-    def settle(self, now: datetime) -> None:
-        """What has come of itself until now."""
-        self.now = now
-        if self.owner_asked is not None and self.owner_acts_after is not None and self.deleting is None and self.present:
-            due = self.owner_asked + self.owner_acts_after
-            self.deleting = due.replace(microsecond=0) if now >= due else None
-        if self.deleting is None or self.goes_after is None:
-            return
-        gone = self.deleting + self.goes_after
-        if now >= gone and self.present:
-            self.present = False
-            self.node.present = False
-        if self.present or self.follows_after is None or self.came is not None or now < gone + self.follows_after:
-            return
-        ready = (
-            gone + self.follows_after + self.ready_after if self.ready_after is not None and not self.successor_fails else None
-        )
-        self.came = Successor(ready_at=ready, failed=self.successor_fails)
+    def settle(self, now: datetime) -> bool:
+        """What has come of itself until now: with its machine goes the Node."""
+        if goes := super().settle(now):
+            self.node.lose_node()
+        return goes
 
     def successor(self) -> Successor:
         """The one that came for it."""
@@ -201,26 +128,25 @@ def silent(**changes: Any) -> World:
     return node
 
 
-def succeeds(world: Remediated) -> Callable[[Made], None]:
+def succeeds(world: Remediated) -> Callable[[RemediationObject], None]:
     """The controller of the objects does what it can, and the node is well."""
 
-    def done(made: Made) -> None:
+    def done(made: RemediationObject) -> None:
         made.succeeded, world.node.ready = "True", True
 
     return done
 
 
-class ScriptedRemediation:
+class ScriptedRemediation(ScriptedTarget, MachineActs):
     """The activities, over one world: `perform` carries out one attempt."""
 
-    def __init__(self, world: Remediated) -> None:
-        self.world = world
-        self._target = ScriptedTarget(world.node)
-        self._target.looks = self._looks
+    def __init__(self, remediated: Remediated) -> None:
+        super().__init__(remediated.node)
+        self.remediated = self.machine_object = remediated
 
     def perform(self, attempt: Attempt) -> Any:
         """Carry one out, or have something befall it."""
-        world, name = self.world, attempt.call.name
+        world, name = self.remediated, attempt.call.name
         world.settle(attempt.now)
         if (happens := world.before.pop(name, None)) is not None:
             happens()
@@ -229,52 +155,38 @@ class ScriptedRemediation:
             raise Lost
         if isinstance(befalls, ApplicationError):
             raise befalls
-        answer = self._carry_out(attempt)
-        world.broken += world.node.broken
-        world.node.broken.clear()
+        act = act_of(attempt.call)
+        self._judge(act, attempt)
+        answer = at_once(getattr(self, act)(attempt.request))
+        if act == "request_permit":
+            world.permit = world.permit or answer.decision.value == "granted"
         if (happens := world.after.pop(name, None)) is not None:
             happens()
         if befalls == "after":
             raise Lost
         return answer
 
-    def _carry_out(self, attempt: Attempt) -> Any:
-        name, request = attempt.call.name, attempt.request
-        if name.startswith(("remediation.", "preservation.")):
-            act = getattr(self, name.partition(".")[2].replace("-", "_"))
-            return self._begin(name, request, act) if name in ACTING and request.before is not None else act(request)
-        if attempt.call.method == "last_look":
-            return self._look(request)
-        if attempt.call.method == "power_off" and not self.world.permit:
-            self.world.broken.append("S14: power off without a permit")
-        answer = _at_once(getattr(self._target, attempt.call.method)(request))
-        if attempt.call.method == "request_permit":
-            self.world.permit = self.world.permit or answer.decision.value == "granted"
-        return answer
+    def _judge(self, act: str, attempt: Attempt) -> None:
+        request = attempt.request
+        if act in ASKS.values() and request.before is not None:
+            if attempt.now > request.not_after:
+                raise failure(ErrorType.EXPIRED, f"{act} comes too late")
+            if request.not_after - attempt.now > timedelta(seconds=16):
+                self.fault("S20", f"{act} with no end to its time")
+        if act == "power_off" and not self.remediated.permit:
+            self.fault("S14", "power off without a permit")
 
-    def _begin(self, name: str, request: Any, act: Callable[[Any], Any]) -> Any:
-        """The last look and the note come first, in the same activity."""
-        world = self.world
-        if world.now > request.not_after:
-            raise failure(ErrorType.EXPIRED, f"{name} comes too late")
-        if request.not_after - world.now > timedelta(seconds=16):
-            world.broken.append(f"S20: {name} with no end to its time")
-        seen = self._look(request.before.look)
-        if seen.verdict is not contract.LookVerdict.GO:
-            return ACTING[name](seen)
-        if not world.permit:
-            world.broken.append(f"S14: {name} without a permit")
-        if request.before.remember is not None:
-            self.remember(request.before.remember)
-        return replace(act(request), look=seen)
+    def holds_permit(self) -> bool:
+        return self.remediated.permit
 
-    async def _looks(self, request: Any) -> Any:
-        return self._look(request)
+    def others_act(self, made: RemediationObject | None) -> None:
+        if made is not None:
+            self.remediated.on_create(made)
 
-    def _look(self, request: Any) -> Any:
+    async def last_look(self, request: contract.LookRequest) -> contract.LookResult:
         """As `activities/cluster/live/last_look.py`: a check of Machines leaves one that goes alone."""
-        world = self.world
-        result = _at_once(self._target.last_look(request))
+        world = self.remediated
+        result = await super().last_look(request)
         verdict = result.verdict
         if verdict is contract.LookVerdict.TARGET_CHANGED and not request.target.pinned.uid:
             verdict = contract.LookVerdict.GO  # of a Machine without a Node there is nothing to compare
@@ -287,26 +199,24 @@ class ScriptedRemediation:
             world.removing.append(request.operation is Operation.REMOVE)
         return replace(result, verdict=verdict)
 
-    def find_volumes(self, request: contract.FailedVolumesRequest) -> contract.FailedVolumes:
-        assert self.world.found is not None
-        return self.world.found
+    async def find_volumes(self, request: contract.FailedVolumesRequest) -> contract.FailedVolumes:
+        assert self.remediated.found is not None
+        return self.remediated.found
 
-    # The Machine ----------------------------------------------------------------------------------------------------
-
-    def pin_target(self, request: RemediationInput) -> contract.RemediationPin:
-        world = self.world
-        world.acts.append("pin-target")
-        mark, us = world.node.mark, (request.incident, scripted.this_run())
+    async def pin_target(self, request: RemediationInput) -> contract.RemediationPin:
+        world, node = self.remediated, self.world
+        await self.act("pin-target")
+        mark, us = node.mark, (request.incident, scripted.this_run())
         return contract.RemediationPin(
             pinned=Pinned(
                 node=request.node,
-                uid=world.node.uid if world.node.present else "",
+                uid=node.uid if node.present else "",
                 provider_id="sim://7",
                 zone="a",
-                boot_id=world.node.boot_id,
-                system_uuid=world.node.system_uuid,
+                boot_id=node.boot_id,
+                system_uuid=node.system_uuid,
             ),
-            repairs=world.node.repairs,
+            repairs=node.repairs,
             need=request.need or world.need,
             ladder=world.ladder if request.ladder is None else request.ladder,
             check_uid="uid-check",
@@ -315,153 +225,12 @@ class ScriptedRemediation:
             owner=world.owner,
             adopted_incident=mark.incident if mark is not None and (mark.incident, mark.run_id) != us else "",
             adopted_paths=mark.paths if mark is not None else (),
-            observation=world.node.observation(),
+            seen=node.seen_node(),
             healthy_delay=world.healthy_delay,
             remembers=world.stands,
             refused=world.refused,
-            streams=world.node.streams,
+            streams=node.streams,
         )
-
-    def give_up(self, request: contract.GiveUpRequest) -> contract.GiveUpResult:
-        world = self.world
-        if request.withdraw:
-            world.acts.append("withdraw")
-            return contract.GiveUpResult(kept="it is not asked for any more")
-        world.acts.append("give-up")
-        if (request.machine, request.machine_uid) != (MACHINE, MACHINE_UID):
-            world.broken.append(f"S9: {request.machine_uid} was to be deleted")
-        if not world.present:
-            raise failure(ErrorType.TARGET_CHANGED, "another Machine has taken the name")
-        if world.kept:
-            return contract.GiveUpResult(kept=world.kept)
-        if world.deleting is None:
-            world.deleting = world.now.replace(microsecond=0)
-            world.deletions.append(world.now)
-        return contract.GiveUpResult(detail="asked for its deletion")
-
-    def follow_machine(self, request: contract.FollowRequest) -> contract.FollowedMachine:
-        world = self.world
-        world.acts.append("follow")
-        assert (request.machine, request.machine_uid) == (MACHINE, MACHINE_UID)
-        found = self._replacement(request.memory)
-        if not world.present:
-            return contract.FollowedMachine(gone=True, replacement=found, scaled_down=world.scaled_down if found is None else "")
-        reason, message = world.owner_says if world.owner_asked is not None else ("", "")
-        return contract.FollowedMachine(
-            deleting=world.deleting is not None,
-            deleting_since=world.deleting,
-            phase="Deleting" if world.deleting else "Running",
-            waits="its finalizers machine" if world.deleting else "",
-            owner_status="False" if world.owner_asked is not None else "",
-            owner_reason=reason,
-            owner_message=message,
-            replacement=found,
-        )
-
-    def _replacement(self, memory: str) -> contract.Replacement | None:
-        world, came = self.world, self.world.came
-        if came is None:
-            return None
-        came.memory = came.memory or memory
-        ready = came.ready_at is not None and world.now >= came.ready_at
-        return contract.Replacement(
-            machine=SUCCESSOR, uid=f"uid-{SUCCESSOR}", node="node-8" if ready else "", ready=ready, failed=came.failed
-        )
-
-    def request_owner(self, request: contract.MachineRequest) -> contract.ActResult:
-        self.world.acts.append("request-owner")
-        self.world.owner_asked = self.world.owner_asked or self.world.now
-        return contract.ActResult(changed=True, detail="its owner is asked to remediate it")
-
-    def annotate_external(self, request: contract.MachineRequest) -> contract.ActResult:
-        self.world.acts.append("annotate-external")
-        self.world.annotated = True
-        return contract.ActResult(changed=True, detail="annotated")
-
-    def take_back(self, request: contract.MachineRequest) -> contract.ActResult:
-        world = self.world
-        world.acts.append("take-back")
-        world.annotated = False
-        world.owner_asked = world.owner_asked if world.deleting is not None else None
-        return contract.ActResult(changed=True, detail="its owner is asked no more")
-
-    def remember(self, request: contract.RememberRequest) -> contract.ActResult:
-        world = self.world
-        if request.instead_of:
-            world.acts.append("forget")
-            anew = (request.memory, request.memory if request.on_node is None else request.on_node)
-            pairs = zip(world.stands, anew, strict=True)
-            world.stands = tuple(new if there == request.instead_of else there for there, new in pairs)  # type: ignore[assignment]
-            return contract.ActResult(changed=True, detail="noted no longer")
-        world.acts.append("remember")
-        world.memories.append(request.memory)
-        world.stands = (request.memory, request.memory)
-        return contract.ActResult(changed=True, detail="noted")
-
-    # Objects of other controllers -----------------------------------------------------------------------------------
-
-    def create_object(self, request: contract.ExternalRequest) -> contract.External:
-        world = self.world
-        name = named(request)
-        world.acts.append(f"create {name}")
-        earlier = world.objects.get(name)
-        if earlier is not None and earlier.goes_at is not None and world.now >= earlier.goes_at:
-            del world.objects[name]
-        if name not in world.objects:
-            world.objects[name] = made = Made(name=name, created=world.now.replace(microsecond=0))
-            world.on_create(made)
-        return self._seen(request)
-
-    def read_object(self, request: contract.ExternalRequest) -> contract.External:
-        return self._seen(request)
-
-    def time_out_object(self, request: contract.ExternalRequest) -> contract.External:
-        made = self.world.objects.get(named(request))
-        if made is not None and made.succeeded != "True":
-            self.world.acts.append(f"time-out {made.name}")
-            made.timed_out = True
-        return self._seen(request)
-
-    def note_well(self, request: contract.ExternalRequest) -> contract.External:
-        self.world.acts.append("note-well" if request.well_since is not None else "note-sick")
-        if (made := self.world.objects.get(named(request))) is not None:
-            made.well_since = request.well_since
-        return self._seen(request)
-
-    def delete_object(self, request: contract.ExternalRequest) -> contract.External:
-        self.world.acts.append(f"delete {named(request)}")
-        if self.world.check_paused and request.adopted:
-            raise failure(ErrorType.VETOED, "MachineHealthCheck/a/m is paused")
-        self.world.objects.pop(named(request), None)
-        return contract.External(present=False)
-
-    def _seen(self, request: contract.ExternalRequest) -> contract.External:
-        made = self.world.objects.get(named(request))
-        if made is None:
-            return contract.External(present=False)
-        return contract.External(
-            present=True,
-            ref=ObjectRef(api_version=TEMPLATE.api_version, kind=request.template.kind, name=made.name, namespace="medik8s"),
-            uid=f"uid-{made.name}",
-            created=made.created,
-            timed_out=made.timed_out,
-            processing=made.processing,
-            succeeded=made.succeeded,
-            node_deletion=made.node_deletion,
-            phase=made.phase,
-            message=made.message,
-            deleting=made.goes_at is not None,
-            well_since=made.well_since,
-        )
-
-
-def _at_once(coroutine: Any) -> Any:
-    """What a scripted activity answers, none of which waits."""
-    try:
-        coroutine.send(None)
-    except StopIteration as done:
-        return done.value
-    raise AssertionError("a scripted activity waits")
 
 
 # Playing one remediation on the clockwork: days of waiting in milliseconds, workers that are lost, people who speak.
@@ -599,9 +368,9 @@ class Play:
         """A person has it go on."""
         return self.say("resume", PersonRequest(who="ada", reason="it is mended", question=self.status().question))
 
-    def tell(self, observation: Observation) -> None:
+    def tell(self, seen: SeenNode) -> None:
         """The scanner says how the node is now."""
-        self.execution.signal("observe", observation)
+        self.execution.signal("node_changed", seen)
 
     def lost(self, duration: timedelta) -> None:
         """No worker is there for its next task for so long."""

@@ -16,10 +16,10 @@ from temporalio.testing import WorkflowEnvironment
 
 from activities.errors import ErrorType, failure
 from policy.episode.decisions import Decision
-from policy.episode.messages import FencingInput, Observation, episode_id, scanner_id
+from policy.episode.messages import FencingInput, SeenNode, episode_id, scanner_id
 from policy.episode.modes import mode_of
 from policy.episode.permits import PermitAnswer, PermitRequest, Release
-from policy.observation.spells import ObservationRecord, ScannerSpells
+from policy.history.spells import ObservationRecord, ScannerSpells
 from policy.scan.ledger import Ledger
 from policy.scan.scan_report import Candidate, CheckReport, ClusterLease, ScanReport, ViewState
 from policy.values.mode import Mode
@@ -94,13 +94,14 @@ class ScriptedCluster:
     """What one list after the other tells; the last one is told again and again."""
     former: ScannerSpells = field(default_factory=ScannerSpells)
     """What the last scanner did not record."""
-    told: list[tuple[Observation, ...]] = field(default_factory=list)
+    told: list[tuple[SeenNode, ...]] = field(default_factory=list)
     there: set[str] = field(default_factory=set)
     """Nodes whose episodes hear what they are told; what was opened here never was."""
     listed: int = 0
     repetitions: list[contract.RepetitionRequest] = field(default_factory=list)
     preserved: list[contract.PreserveRequest] = field(default_factory=list)
     recorded: list[ObservationRecord] = field(default_factory=list)
+    record_requests: list[contract.RecordRequest] = field(default_factory=list)
     order: list[str] = field(default_factory=list)
     """Openings and beginnings of preservations."""
     released: int = 0
@@ -204,12 +205,16 @@ class ScriptedCluster:
         return contract.OpenResult(outcomes=tuple(outcomes))
 
     async def record(self, request: contract.RecordRequest) -> contract.RecordResult:
+        self.record_requests.append(request)
         self._fails("record", "Temporal is away")
         ended = [ObservationRecord(cluster=request.cluster, spells=(each,)) for each in request.ended if not each.storm]
         records = [*ended, *request.records]
         left = [each.workflow_id for each in records if self.refuses(each)]
+        of_storms = tuple(each for each in request.ended if each.storm)
+        if left and len(left) == len(records) and not of_storms:
+            raise failure(ErrorType.INVALID_CONFIG, f"Temporal can't record {left[0]}")
         self.recorded += [each for each in records if each.workflow_id not in left]
-        return contract.RecordResult(of_storms=tuple(each for each in request.ended if each.storm), left=tuple(left))
+        return contract.RecordResult(of_storms=of_storms, left=tuple(left))
 
     async def preserve(self, request: contract.PreserveRequest) -> contract.PreserveResult:
         self._fails("preserve", "Temporal is away")
@@ -219,9 +224,9 @@ class ScriptedCluster:
         return contract.PreserveResult(outcomes=tuple(started))
 
     async def notify(self, request: contract.NotifyRequest) -> contract.NotifyResult:
-        self.told.append(request.observations)
+        self.told.append(request.seen_nodes)
         await self.may_tell.wait()
-        return contract.NotifyResult(gone=tuple(seen.node for seen in request.observations if seen.node not in self.there))
+        return contract.NotifyResult(gone=tuple(seen.node for seen in request.seen_nodes if seen.node not in self.there))
 
     async def describe(self, request: contract.DescribeRequest) -> contract.DescribeResult:
         self.described.append(request.nodes)

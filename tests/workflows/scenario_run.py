@@ -17,10 +17,10 @@ from policy.episode.messages import (
     Kind,
     Need,
     NeedKind,
-    Observation,
     Outcome,
     Phase,
     RemediationInput,
+    SeenNode,
 )
 from policy.episode.operator_commands import DEVICE_READS_ON, Verb
 from policy.episode.permits import Release
@@ -94,7 +94,10 @@ class Scenario:
     def machine_object(self) -> MachineObject:
         """The Machine behind the Node."""
         return MachineObject(
-            goes_after=self.goes_after, owner_acts_after=self.owner_acts_after, operator_acts_after=self.operator_acts_after
+            goes_after=self.goes_after,
+            owner_acts_after=self.owner_acts_after,
+            operator_acts_after=self.operator_acts_after,
+            objects_go_after=timedelta(seconds=5),
         )
 
     @classmethod
@@ -229,7 +232,7 @@ class Play:
             placed_faults=list(drawn.placed_faults),
             lingers=drawn.lingers,
         )
-        self.adversary.machine.boot_seconds, self.adversary.per_minute = drawn.boot_seconds, drawn.per_minute
+        self.adversary.machine.boot_seconds, self.adversary.machine.per_minute = drawn.boot_seconds, drawn.per_minute
         self.adversary.machine.miswired, self.adversary.skews = drawn.miswired, drawn.skews
         self.adversary.machine_object = drawn.machine_object()
         self.adversary.referee.climbs = sum(switches(each, drawn.plan) for each in drawn.ladder) > 1
@@ -244,7 +247,7 @@ class Play:
         """Words that were said again, and whether another question was asked by then."""
         self._hasty: list[Word] = []
         """Words for off of a machine of which a device says on."""
-        self._seen: Observation | None = None
+        self._seen: SeenNode | None = None
         self.clockwork = Clockwork(
             (Fencing, Remediation),
             self.adversary.perform,
@@ -331,11 +334,11 @@ class Play:
         """The scanner tells of the node whenever it has changed."""
         adversary = self.adversary
         adversary.machine.settle(self.clockwork.now)
-        seen, execution = adversary.machine.observation(), self.clockwork.open(EPISODE)
+        seen, execution = adversary.machine.seen_node(), self.clockwork.open(EPISODE)
         if execution is not None and seen != self._seen:
             self._seen = seen
             asked = (adversary.need.object_uid,) if adversary.wanted else ()
-            execution.signal("observe", replace(seen, asked_by=asked))
+            execution.signal("node_changed", replace(seen, asked_by=asked))
         self.clockwork.after(SCANNED, self._scan)
 
     def _decided(self, call: Call, request: Any) -> None:
@@ -362,9 +365,9 @@ class Play:
                 case Fault.ROLL:
                     execution.suggests_rolling = True
                 case Fault.HEARSAY:
-                    seen, now = self.adversary.machine.observation(), self.clockwork.now
+                    seen, now = self.adversary.machine.seen_node(), self.clockwork.now
                     lie = replace(seen, present=True, ready=True, ready_since=now, boot_id=f"{seen.boot_id}-or-so")
-                    execution.signal("observe", lie)
+                    execution.signal("node_changed", lie)
 
         self.clockwork.after(timedelta(seconds=delay), speak)
 
@@ -391,7 +394,7 @@ class Play:
         ours = machine.holder == OURS and not machine.terminated and machine.plugged and adversary.machine_object.deleting is None
         ours = ours and not adversary.vetoes() and (machine.mark is None or machine.mark.incident != THEIRS)
         ours = ours and not adversary.is_off_by_others()
-        works = not (adversary.dead or adversary.silent or adversary.locked or adversary.stuck)
+        works = not (adversary.dead or adversary.machine.silent or adversary.machine.locked or adversary.machine.stuck)
         works = works and (self._kind is Kind.FENCING or any(switches(each, adversary.plan) for each in self.drawn.ladder))
         again = adversary.asked_for_a_person > self._asked_before
         if self._resumed == 3 and again and ours and works and not machine.runs and adversary.plan.power_on:
@@ -420,7 +423,7 @@ class Play:
         of = status.held_by[0] if status.held_by else ""
         answer = ResumeRequest(who="ada", reason="drawn", question=status.question, of=of)
         match reaction:
-            case "resume" if any(way.word is Verb.RETURN_PATH for way in status.ways):
+            case "resume" if any(way.verb is Verb.RETURN_PATH for way in status.ways):
                 referee.path_command = True
                 referee.said.append(Said(what="return-path", word=execution.update("return_path", answer)))
             case "resume":
@@ -536,9 +539,13 @@ def _still_asked_for(machine_object: MachineObject, result: EpisodeResult) -> li
         for name, each in machine_object.objects.items()
         if (each.by, each.goes_at) == (result.incident, None)
     ]
-    if machine_object.annotated is not None and machine_object.annotated_by == result.incident:
+    if machine_object.annotated and machine_object.annotated_by == result.incident:
         found.append("S35: its operator is still asked to remediate it")
-    if machine_object.deleting is None and machine_object.asked is not None and machine_object.asked_by == result.incident:
+    if (
+        machine_object.deleting is None
+        and machine_object.owner_asked is not None
+        and machine_object.owner_asked_by == result.incident
+    ):
         found.append("S35: its owner is still asked to remediate it")
     if machine_object.deleting is None and machine_object.claimed_by == result.incident:
         found.append("S35: our claim that it is being deleted is left")

@@ -41,7 +41,7 @@ def switched(*isolation: PlannedMethod, **changes: object) -> FencingPlan:
 
 def tainted(**changes: object) -> World:
     """A node on which the out-of-service taint of an episode that was terminated still stands."""
-    return World(mark=left_by("old", out_of_service=True), tainted=True, **changes)  # type: ignore[arg-type]
+    return World(mark=left_by("old", out_of_service=True), out_of_service=True, **changes)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -98,15 +98,15 @@ def test_a_taint_of_a_terminated_episode_goes_in_a_remediation_before(moment: st
     world = Remediated(ladder=(FENCE,), node=tainted(answers=[QUEUED] * 100))
     with Play(world, **given) as play:
         reach(play)
-        assert not world.node.tainted
+        assert not world.node.out_of_service
 
 
 async def test_a_taint_of_a_terminated_episode_goes_before_a_fencing_waits_for_its_permit(env: WorkflowEnvironment) -> None:
     """S1, S17."""
-    world = World(mark=left_by("old", out_of_service=True), tainted=True, answers=[QUEUED] * 100)
+    world = World(mark=left_by("old", out_of_service=True), out_of_service=True, answers=[QUEUED] * 100)
     async with fencing(env, world, permit_granted=False) as run:
         await run.until(lambda status: status.phase is Phase.QUEUED and status.doing.startswith("waits for a permit"))
-        assert not world.tainted
+        assert not world.out_of_service
         await run.abort()
         await run.result(Outcome.ABORTED)
     assert world.marked, "the next episode adopts what else is left"
@@ -151,10 +151,10 @@ def test_what_was_added_is_known_though_the_answer_was_lost() -> None:
 def test_what_was_added_is_known_in_the_next_history() -> None:
     """The fencing has failed for a silent BMC; its cordon stands while others are waited for."""
     world = Remediated(ladder=(FENCE, SELF, REBOOT), node=isolated(), has_machine=False)
-    world.node.off_errors = [failure(ErrorType.UNREACHABLE, "no answer")] * 2
+    world.node.errors["off"] = [failure(ErrorType.UNREACHABLE, "no answer")] * 2
     with Play(world) as play:
         play.did(f"create {OBJECT}")
-        world.node.off_errors.clear()
+        world.node.errors["off"].clear()
         play.goes_on_anew()
         world.node.mark = None
         assert written_again(play, world) == SAID

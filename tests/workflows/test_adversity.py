@@ -189,8 +189,8 @@ def test_a_device_that_takes_no_password_hides_nothing_of_what_the_others_say() 
         reactions=("acknowledge", "abort"),
     )
     play = Play(drawn)
-    play.adversary.locked, play.adversary.silent = {BMC.endpoint}, {each.endpoint for each in PDUS}
-    play.adversary.machine.later(START + timedelta(minutes=1), play.adversary.silent.clear)
+    play.adversary.machine.locked, play.adversary.machine.silent = {BMC.endpoint}, {each.endpoint for each in PDUS}
+    play.adversary.machine.later(START + timedelta(minutes=1), play.adversary.machine.silent.clear)
     assert play.run() == [], play.story()
     assert play.adversary.referee.contradicted
 
@@ -255,7 +255,7 @@ LADDERS: dict[str, tuple[Scenario, Callable[[Play], bool]]] = (
         ),
         "S20: a Cluster that is paused in the middle of a ladder loses no Machine, and its owner is not asked": (
             climbing(FENCE, DELETE, Strategy.REQUEST_OWNER, placed=at("power_off", Fault.LOCKED, Fault.CLUSTER_PAUSED)),
-            lambda play: play.adversary.machine_object.deleting is None and play.adversary.machine_object.asked is None,
+            lambda play: play.adversary.machine_object.deleting is None and play.adversary.machine_object.owner_asked is None,
         ),
         "S5, S33: a deletion that never ends would have the machine started anew in every history, by the step beside it": (
             climbing(DELETE, REBOOT, placed=at("power_on", (Fault.ROLL, 300.0)), goes_after=None, need=NEEDS[1], **ABORT),

@@ -12,7 +12,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts import metrics
 from policy.checks.fence_policies import Attempts, FencePolicies
-from policy.episode.messages import FencingInput, Kind, Need, NeedKind, Observation, Outcome, scanner_id
+from policy.episode.messages import FencingInput, Kind, Need, NeedKind, Outcome, SeenNode, scanner_id
 from policy.episode.permits import Permit, PermitDecision, PermitRequest, PermitState, Release
 from policy.scan.repeat_alarm import RepeatAlarm
 from policy.scan.scan_report import CheckReport, ScanReport
@@ -38,7 +38,7 @@ def test_a_new_history_knows_at_once_how_many_attempts_are_too_many(monkeypatch:
     monkeypatch.setattr(workflow, "now", lambda: NOW)
     policies = FencePolicies(maximum_attempts=2, attempts_pause=timedelta(hours=1))
     failed = {"n": Attempts(node="n", failed=1, at=NOW)}
-    permit = Permit(node="n", workflow_id="w", incident="i", kind=Kind.FENCING, holding=PermitState.OPEN, granted_at=NOW)
+    permit = Permit(node="n", workflow_id="w", incident="i", kind=Kind.FENCING, state=PermitState.OPEN, granted_at=NOW)
     state = ScannerState(started=NOW, report=report(policies=policies), attempts=failed, permits={"n": permit})
     backoff.note_release(state, Release(node="n", incident="i", outcome=Outcome.REFUSED, problem="no template"))
     assert [each.until for each in state.held_off.values()] == [NOW + timedelta(hours=1)]
@@ -52,7 +52,7 @@ def test_a_report_from_before_an_episodes_end_does_not_call_its_node_well_again(
     monkeypatch.setattr(workflow, "now", lambda: NOW)
     state = ScannerState(started=NOW)
     backoff.note_release(state, Release(node="n", incident="i", outcome=outcome, problem="aborted by ada"))
-    well = report(observations=(Observation(node="n", present=True, ready=True),))
+    well = report(seen_nodes=(SeenNode(node="n", present=True, ready=True),))
     seen_by(state, well)
     assert [each.node for each in state.held_off.values()] == ["n"]
     state.settling.clear()
@@ -80,9 +80,9 @@ def test_only_a_person_s_request_ends_what_failed_attempts_have_begun(by_person:
 
 JUDGE = check()
 HELD_WITH = Permit(
-    node="n", workflow_id="w", incident="i", kind=Kind.FENCING, holding=PermitState.OPEN, granted_at=NOW, checks=(JUDGE.ref.key,)
+    node="n", workflow_id="w", incident="i", kind=Kind.FENCING, state=PermitState.OPEN, granted_at=NOW, checks=(JUDGE.ref.key,)
 )
-SEEMS_WELL = (Observation(node="n", ready=True, checks=(JUDGE.ref.key,)),)
+SEEMS_WELL = (SeenNode(node="n", ready=True, checks=(JUDGE.ref.key,)),)
 
 
 def aborted(state: ScannerState) -> ScannerState:
@@ -101,24 +101,24 @@ def aborted(state: ScannerState) -> ScannerState:
         (replace(JUDGE, uid="another"), SEEMS_WELL, True),
         (replace(JUDGE, error="spec.selector: no"), SEEMS_WELL, True),
         (JUDGE, (replace(SEEMS_WELL[0], checks=()),), True),
-        (replace(JUDGE, generation=2), (Observation(node="n", present=False),), False),
+        (replace(JUDGE, generation=2), (SeenNode(node="n", present=False),), False),
     ],
     ids=["as it was", "edited", "made anew", "unreadable", "selects it no more", "the node is gone"],
 )
 def test_only_who_called_it_sick_calls_an_aborted_node_well_within_a_day(
-    judge: CheckReport, seen: tuple[Observation, ...], *, stands: bool, monkeypatch: pytest.MonkeyPatch
+    judge: CheckReport, seen: tuple[SeenNode, ...], *, stands: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S19, S44: else an abort would be forgotten while a check is replaced or corrected."""
     monkeypatch.setattr(workflow, "now", lambda: NOW)
     state = aborted(ScannerState(started=NOW, report=report(checks=(JUDGE,))))
-    told = report(checks=(judge,), observations=seen)
+    told = report(checks=(judge,), seen_nodes=seen)
     seen_by(state, told)
     assert [each.looked_well for each in state.held_off.values()] == ([NOW] if stands else [])
     monkeypatch.setattr(workflow, "now", lambda: NOW + UNJUDGED - timedelta(seconds=1))
     seen_by(state, told)
     assert [each.looked_well for each in state.held_off.values()] == ([NOW] if stands else [])
     monkeypatch.setattr(workflow, "now", lambda: NOW + UNJUDGED)
-    seen_by(state, report(checks=(judge,), observations=(replace(seen[0], ready=False),)))
+    seen_by(state, report(checks=(judge,), seen_nodes=(replace(seen[0], ready=False),)))
     assert bool(state.held_off) is stands, "it is as sick as before"
     seen_by(state, told)
     assert not state.held_off
@@ -132,11 +132,11 @@ def test_a_node_without_checks_in_its_line_is_judged_by_those_that_count_it_afte
     monkeypatch.setattr(workflow, "now", lambda: NOW)
     for line in (replace(HELD_WITH, checks=(), found=True), None):
         state = ScannerState(started=NOW, permits={"n": line} if line is not None else {})
-        seen_by(state, report(checks=(JUDGE,), observations=(replace(SEEMS_WELL[0], ready=False),)))
+        seen_by(state, report(checks=(JUDGE,), seen_nodes=(replace(SEEMS_WELL[0], ready=False),)))
         release = Release(node=HELD_WITH.node, incident=HELD_WITH.incident, outcome=Outcome.ABORTED.value, problem="by ada")
         backoff.note_release(state, release)
         state.settling.clear()
-        seen_by(state, report(checks=(), observations=(replace(SEEMS_WELL[0], checks=()),)))
+        seen_by(state, report(checks=(), seen_nodes=(replace(SEEMS_WELL[0], checks=()),)))
         assert [each.looked_well for each in state.held_off.values()] == [NOW]
 
 
@@ -146,7 +146,7 @@ def test_what_was_held_off_when_an_episode_could_not_be_opened_knows_who_called_
     state = ScannerState(started=NOW, report=report(checks=(JUDGE,)))
     for until_well in (True, False):
         backoff.note_refused_opening(state, HELD_WITH, "aborted by ada", holder="", until_well=until_well)
-        seen_by(state, report(checks=(), observations=SEEMS_WELL))
+        seen_by(state, report(checks=(), seen_nodes=SEEMS_WELL))
         assert bool(state.held_off) is until_well
 
 
@@ -159,11 +159,11 @@ def test_a_refused_request_for_a_node_that_is_well_is_not_tried_again_at_once(mo
         backoff.note_release(state, Release(node=node, incident="i", outcome=Outcome.REFUSED, problem=problem))
     state.settling.clear()
     wish = replace(candidate("asked for"), need=NeedKind.FOREIGN_OBJECT)
-    seen = tuple(Observation(node=node, present=True, ready=True) for node in ("asked for", "n"))
-    seen_by(state, report(observations=seen, candidates=(wish,)))
+    seen = tuple(SeenNode(node=node, present=True, ready=True) for node in ("asked for", "n"))
+    seen_by(state, report(seen_nodes=seen, candidates=(wish,)))
     assert [each.node for each in state.held_off.values()] == ["asked for"]
     monkeypatch.setattr(workflow, "now", lambda: NOW + AFTER_REFUSAL)
-    seen_by(state, report(observations=seen, candidates=(wish,)))
+    seen_by(state, report(seen_nodes=seen, candidates=(wish,)))
     assert not state.held_off
 
 
@@ -172,9 +172,9 @@ def test_while_any_check_can_t_be_read_an_aborted_node_is_not_known_to_be_well(m
     monkeypatch.setattr(workflow, "now", lambda: NOW)
     state = aborted(ScannerState(started=NOW, report=report(checks=(JUDGE,))))
     other = replace(JUDGE, ref=replace(JUDGE.ref, name="other"), error="spec: a typo")
-    seen_by(state, report(checks=(JUDGE, other), observations=SEEMS_WELL))
+    seen_by(state, report(checks=(JUDGE, other), seen_nodes=SEEMS_WELL))
     assert [each.looked_well for each in state.held_off.values()] == [NOW]
-    seen_by(state, report(checks=(JUDGE,), observations=SEEMS_WELL))
+    seen_by(state, report(checks=(JUDGE,), seen_nodes=SEEMS_WELL))
     assert not state.held_off
 
 

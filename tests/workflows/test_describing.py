@@ -39,16 +39,17 @@ from policy.episode.messages import (
     Kind,
     Need,
     NeedKind,
-    Observation,
     Outcome,
     Phase,
     PreservationInput,
     PreservationUpdate,
+    SeenNode,
     episode_id,
     scanner_id,
 )
 from policy.episode.modes import MODES_MEMO, ClusterModes
-from policy.observation.spells import NodeDays, ScannerSpells, Spell
+from policy.history.open_spells import MOST_BYTES
+from policy.history.spells import MOST_DAYS, NodeDays, ObservationRecord, ScannerSpells, Spell
 from policy.preservation.preservation_index import PreservationNeed
 from policy.values.mode import Mode
 from tests.workflows.fencing_run import fencing
@@ -189,13 +190,13 @@ async def test_what_an_episode_says_of_its_node_is_passed_on(env: WorkflowEnviro
 
 async def test_open_episodes_are_told_of_their_nodes_and_the_others_are_named(env: WorkflowEnvironment) -> None:
     """One that has closed, or never was, keeps nobody else from being told."""
-    seen = tuple(Observation(node=node, boot_id="b2") for node in ("node-5", "node-6"))
+    seen = tuple(SeenNode(node=node, boot_id="b2") for node in ("node-5", "node-6"))
     async with holding(env.client, "node-6", "Fencing", memo={}):
-        result = await ActivityEnvironment().run(service(env.client).notify, NotifyRequest(cluster=CLUSTER, observations=seen))
+        result = await ActivityEnvironment().run(service(env.client).notify, NotifyRequest(cluster=CLUSTER, seen_nodes=seen))
         history = await env.client.get_workflow_handle(episode_id(CLUSTER, "node-6")).fetch_history()
     assert result.gone == ("node-5",)
     (signal,) = [event.workflow_execution_signaled_event_attributes for event in history.events if event.event_type == SIGNALED]
-    assert signal.signal_name == "observe"
+    assert signal.signal_name == "node_changed"
     assert b"b2" in signal.input.payloads[0].data
 
 
@@ -322,7 +323,18 @@ class ForgedScanner:
         sound = NodeDays(day="2026-11-28", check="c", mode=Mode.REPAIR, seconds=1.0)
         forged = (replace(sound, day="yesterday"), replace(sound, day="2026-13-01"), replace(sound, seconds=-1.0))
         naive = Spell(node="n", check="c", cause="x", since=datetime(2026, 11, 28), due=SINCE)  # noqa: DTZ001 - no zone
-        return ScannerSpells(spells=(naive,), days=(*forged, sound))
+        mine = workflow.info().workflow_id.removeprefix(scanner_id(""))
+        records = [
+            ObservationRecord(cluster=cluster, days=days, until=until)
+            for cluster, days, until in (
+                (mine, (sound,), None),
+                ("another", (sound,), None),
+                (mine, forged[:1], None),
+                (mine, (sound, replace(sound, day="2026-11-27")), None),
+                (mine, (sound,), datetime(2026, 11, 28)),  # noqa: DTZ001 - no zone
+            )
+        ]
+        return ScannerSpells(spells=(naive,), days=(*forged, *[sound] * (MOST_DAYS + 1)), records=tuple(records))
 
 
 async def test_s49_what_no_scanner_counts_is_not_taken_over_from_the_last_one(env: WorkflowEnvironment) -> None:
@@ -334,7 +346,37 @@ async def test_s49_what_no_scanner_counts_is_not_taken_over_from_the_last_one(en
         taken: ScannerSpells = await ActivityEnvironment().run(service(env.client).former_spells, run)
         await handle.terminate()
     assert taken.spells == ()
-    assert [(each.day, each.seconds) for each in taken.days] == [("2026-11-28", 1.0)]
+    assert {(each.day, each.seconds) for each in taken.days} == {("2026-11-28", 1.0)}
+    assert len(taken.days) == MOST_DAYS
+    assert [each.workflow_id for each in taken.records] == [f"observation/{cluster}/-days/2026-11-28"]
+
+
+@workflow.defn(name="HealthScanner")
+class TalkativeScanner:
+    """Fewer spells than a scanner keeps, and longer ones."""
+
+    @workflow.run
+    async def run(self) -> None:
+        await asyncio.Future[None]()
+
+    @workflow.query
+    def spells(self) -> ScannerSpells:
+        long = Spell(node="n", check="c", cause="x" * 100_000, since=SINCE, due=SINCE)
+        day = NodeDays(day="2026-11-28", check="y" * 100_000, mode=Mode.REPAIR, seconds=1.0)
+        return ScannerSpells(spells=tuple(replace(long, node=f"n-{number}") for number in range(15)), days=(day,) * 4)
+
+
+async def test_s49_no_more_is_taken_over_than_a_scanner_s_state_may_take(env: WorkflowEnvironment) -> None:
+    """S49: what is over 2 MB ends the workflow that would carry it."""
+    cluster, queue = f"c{uuid4().hex[:8]}", f"describing-{uuid4()}"
+    async with foreign_worker(env.client, queue, TalkativeScanner):
+        handle = await env.client.start_workflow("HealthScanner", id=scanner_id(cluster), task_queue=queue)
+        run = FormerRun(workflow_id=handle.id, run_id=handle.first_execution_run_id or "")
+        taken: ScannerSpells = await ActivityEnvironment().run(service(env.client).former_spells, run)
+        await handle.terminate()
+    assert (len(taken.spells), len(taken.days)) == (15, 1)
+    (payload,) = env.client.data_converter.payload_converter.to_payloads([taken])
+    assert len(payload.data) <= MOST_BYTES + 1000
 
 
 async def test_all_open_episodes_of_a_cluster_are_found_but_for_preservations(env: WorkflowEnvironment) -> None:

@@ -58,7 +58,9 @@ ELSEWHERE = failure(ErrorType.TARGET_CHANGED, "vol-1 is not attached here: in-us
 ONCE = restart(tries=1, restarts=0)
 STORIES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "S9: a volume that moves just then is left to its new machine, says the cloud": (
-        story(**ALIVE, detach_errors=[ELSEWHERE], at="detach vol-1", then={"volumes": {"vol-1": UNKNOWN, "vol-2": ATTACHED}}),
+        story(
+            **ALIVE, errors={"detach": [ELSEWHERE]}, at="detach vol-1", then={"volumes": {"vol-1": UNKNOWN, "vol-2": ATTACHED}}
+        ),
         ["cordon", "drain", "detach vol-1", "off", "on"],
     ),
     "what the machine boots from is never detached, and nothing at all is touched for its sake": (
@@ -86,7 +88,7 @@ STORIES: dict[str, tuple[dict[str, Any], list[str]]] = {
         ["cordon", "drain", "detach vol-1"],
     ),
     "S9: a machine that is another one keeps its volumes; it still lists what it says is not attached to it": (
-        story(**ALIVE, detach_errors=[ELSEWHERE], ends=None, says="vol-1 is not attached here", leaves={"commands": []}),
+        story(**ALIVE, errors={"detach": [ELSEWHERE]}, ends=None, says="vol-1 is not attached here", leaves={"commands": []}),
         ["cordon", "drain", "detach vol-1"],
     ),
 }
@@ -151,8 +153,8 @@ def test_the_failed_volume_goes_and_the_machine_is_restarted_in_one_episode() ->
     world = Remediated(ladder=(DETACH, DELETE), node=instance(), found=failed())
     result = remediated(world, Outcome.RECOVERED)
     assert touched(world) == ["cordon", "drain", "detach vol-1", "free-cut-pods", "off", "free-cut-pods", "on"]
-    assert (world.node.storage, world.node.volumes["vol-2"]) == (CutStorage(handles=("vol-1",)), VolumeState.ATTACHED)
-    assert not world.node.cordoned
+    assert (world.node.freed_storage, world.node.volumes["vol-2"]) == (CutStorage(handles=("vol-1",)), VolumeState.ATTACHED)
+    assert not world.node.unschedulable
     assert [entry.detail for entry in result.record if entry.act == "find-volumes"] == ["vol-1 (pvc-1); demo/database-0 mounting"]
 
 

@@ -22,8 +22,8 @@ from policy.episode.messages import EpisodeResult, Kind, Outcome, Phase
 from tests.workflows.fencing_run import fencing
 from tests.workflows.world import World
 from workers.payloads.converter import PayloadConverter
-from workflows.episode.conversation import EpisodeConversation
 from workflows.episode.episode import Episode
+from workflows.episode.episode_workflow import EpisodeWorkflow
 from workflows.episode.state import EpisodeState, FencingHistory, History, PreservationHistory, RemediationHistory
 from workflows.kit import continuation
 from workflows.kit.continuation import NewHistory
@@ -135,7 +135,7 @@ async def test_the_next_history_is_given_the_state_itself(history: type[Any], mo
     state.cluster, state.node = "prod", "node-1"
     request = history(cluster="prod", node="node-1", state=state)
     with pytest.raises(LeftError):
-        await EpisodeConversation(Episode(state)).carry_out(Story(), request)
+        await EpisodeWorkflow(Episode(state)).carry_out(Story(), request)
     assert given[0].state is state
     payload = PayloadConverter().to_payloads([given[0]])
     assert PayloadConverter().from_payloads(payload, [history]) == [given[0]]

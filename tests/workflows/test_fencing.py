@@ -44,7 +44,7 @@ STORIES: dict[str, dict[str, Any]] = {
         looks=[GO, GONE], did={"cordon": 1, "off": 0, "uncordon": 1}
     ),
     "S20: an exclude label, a pause, a preserve request or another's lease wins before off, and is told": story(
-        looks=[GO, VETO], ends=Outcome.RELEASED, says="vetoed", did={"off": 0}, leaves={"cordoned": False}
+        looks=[GO, VETO], ends=Outcome.RELEASED, says="vetoed", did={"off": 0}, leaves={"unschedulable": False}
     ),
     "S13: one owner per node, other operators included": story(
         lease_holder="node-maintenance", ends=Outcome.RELEASED, says="node-maintenance", did={"off": 0}
@@ -65,20 +65,20 @@ STORIES: dict[str, dict[str, Any]] = {
     ),
     # What the devices say
     "more tries of a password that is refused would lock the account": story(
-        off_errors=[WRONG_PASSWORD] * 9,
+        errors={"off": [WRONG_PASSWORD] * 9},
         ends=None,
         says="refused the login",
-        leaves={"off_errors": [WRONG_PASSWORD] * 8},
+        leaves={"errors": {"off": [WRONG_PASSWORD] * 8}},
         freed=[],
     ),
     "a wrong password shows before anything is done to the node, and does not wait for the wait to be over": story(
-        plan=PATIENT, read_errors=[WRONG_PASSWORD], ends=None, says="refused the login", did={"cordon": 0}
+        plan=PATIENT, errors={"read": [WRONG_PASSWORD]}, ends=None, says="refused the login", did={"cordon": 0}
     ),
     "S2, S6: off is read again just before each consequence; somebody switched the machine on again": story(
         at="event NodePoweredOff", then={"power": ON, "ignores_off": True}, ends=None, says="says on", freed=[]
     ),
     "S3, S5: silence after the proof licenses nothing and unproves nothing; the device is asked again": story(
-        at="event NodePoweredOff", then={"read_errors": [SILENT] * 2}, did={"off": 1}
+        at="event NodePoweredOff", then={"errors": {"read": [SILENT] * 2}}, did={"off": 1}
     ),
     "S2: what a device said a moment ago is no reading right before a taint": story(
         plan=plan(tries=1, restarts=0), at="event NodePoweredOff", then={"silent": set(ON)}, ends=None, freed=[]
@@ -88,26 +88,26 @@ STORIES: dict[str, dict[str, Any]] = {
     ),
     # Freeing and marks
     "S32: our taint goes before power-on, even when its time is over; a person is told": story(
-        pods_stay=True, says="still standing against the node", order="taint > untaint > event WorkloadsLeft > on"
+        stubborn=True, says="still standing against the node", order="taint > untaint > event WorkloadsLeft > on"
     ),
     "S6: what a worker declined has not begun; the need is gone before the next try, and nothing is freed any more": story(
-        plan=plan(power_on=False), free_errors=[DECLINED], glances=[GO, GONE], ends=Outcome.FENCED_OFF, freed=[]
+        plan=plan(power_on=False), errors={"free": [DECLINED]}, glances=[GO, GONE], ends=Outcome.FENCED_OFF, freed=[]
     ),
     "S6, S35: a deletion that may have begun is finished, though the need is gone before the next try": story(
         plan=plan(power_on=False, taint_honoured=False),
-        free_errors=[failure(ErrorType.UNREACHABLE, "no answer")],
+        errors={"free": [failure(ErrorType.UNREACHABLE, "no answer")]},
         glances=[GO, GONE, GONE],
         ends=Outcome.FENCED_OFF,
         freed=["delete-workload"],
     ),
     "S44: what holds up a machine that is off is told as it is, not as if it had never been touched": story(
-        free_errors=[HELD],
+        errors={"free": [HELD]},
         ends=None,
         says="can't be finished: the out-of-service taint can't be set: held by another episode",
         did={"off": 1, "event PartlySwitchedOn": 0},
     ),
     "S32: a taint that another episode has come to call its own keeps the machine off, and a person is asked": story(
-        untaint_errors=[HELD], ends=None, says="held by another episode", did={"off": 1, "on": 0}
+        errors={"untaint": [HELD]}, ends=None, says="held by another episode", did={"off": 1, "on": 0}
     ),
     "S35: marks of an episode that was terminated are adopted and cleaned, and its lease on the node is given back": story(
         ready=True, mark=left_by("old"), need=LEFT_OVER, did={"off": 0, "cordon": 0, "uncordon": 1}, leaves={"released": ["old"]}
@@ -116,15 +116,15 @@ STORIES: dict[str, dict[str, Any]] = {
         need=LEFT_OVER,
         mark=left_by("older"),
         ready=True,
-        cordoned=True,
+        unschedulable=True,
         at="mark",
         then={"ready": False},
         ends=Outcome.RELEASED,
         did={"uncordon": 0},
-        leaves={"cordoned": True},
+        leaves={"unschedulable": True},
     ),
     "S35: where the first mark can't be had at all, refused means that nothing is left": story(
-        mark_errors=[UNCLEAR] * 9, ends=Outcome.REFUSED, leaves={"marked": ""}
+        lost={"mark": 9}, ends=Outcome.REFUSED, leaves={"marked": ""}
     ),
 } | {
     f"S2, S6: what was asked after what is the workflow's to say, and no worker's whose clock is {minutes} minutes ahead": story(
@@ -145,14 +145,14 @@ async def test_a_story(env: WorkflowEnvironment, story: str) -> None:
 async def test_a_dead_node_is_isolated_switched_off_proven_freed_switched_on_and_restored(env: WorkflowEnvironment) -> None:
     """S1, S2, S32, S35: the main job, in its order."""
     order = "pin > mark > read > cordon > off > read > taint > untaint > on > uncordon > release-lease"
-    _, result = await told(env, order=order, did={"off": 1, "on": 1}, leaves={"cordoned": False, "marked": ""})
+    _, result = await told(env, order=order, did={"off": 1, "on": 1}, leaves={"unschedulable": False, "marked": ""})
     assert [reading.state for reading in result.off_proof.readings] == [PowerState.OFF]
     assert (result.restart_proof.previous_boot_id, result.restart_proof.boot_id) == ("boot-1", "boot-2")
     assert result.freed_pods == 3
 
 
 async def test_a_device_that_fails_is_recorded_once_a_try(env: WorkflowEnvironment) -> None:
-    async with fencing(env, World(plan=plan(tries=2, restarts=0), off_errors=[SILENT] * 2)) as run:
+    async with fencing(env, World(plan=plan(tries=2, restarts=0), errors={"off": [SILENT] * 2})) as run:
         await run.parked()
         assert [entry.outcome for entry in await run.record() if entry.act == "power-off"] == ["failed"] * 2
 
@@ -171,12 +171,12 @@ async def test_a_bmc_that_ignores_the_off_is_never_believed(env: WorkflowEnviron
 
 async def test_a_lost_answer_to_off_is_read_and_never_repeated(env: WorkflowEnvironment) -> None:
     """S33, S34: ambiguous means wait, read, decide."""
-    await told(env, off_lost=1, did={"off": 1, "on": 1})
+    await told(env, lost={"off": 1}, did={"off": 1, "on": 1})
 
 
 async def test_a_restart_of_the_flow_keeps_what_is_proven(env: WorkflowEnvironment) -> None:
     """S5: failing consequences never lead to a second off."""
-    _, result = await told(env, free_errors=[failure(ErrorType.UNREACHABLE, "the API server is away")] * 3, did={"off": 1})
+    _, result = await told(env, errors={"free": [failure(ErrorType.UNREACHABLE, "the API server is away")] * 3}, did={"off": 1})
     assert any(entry.act == "restart" for entry in result.record)
 
 
@@ -198,7 +198,7 @@ async def test_both_supplies_must_be_off(env: WorkflowEnvironment) -> None:
 
 async def test_a_slow_boot_asks_for_a_person_and_is_not_fenced_again(env: WorkflowEnvironment) -> None:
     """S5: off → on is one shot; the node that comes back while parked is restored without anybody."""
-    world = World(boots=False)
+    world = World(boot_seconds=None)
     async with fencing(env, world) as run:
         status = await run.parked()
         assert "not back Ready" in status.problem
@@ -206,12 +206,12 @@ async def test_a_slow_boot_asks_for_a_person_and_is_not_fenced_again(env: Workfl
         await run.sees(boot_id="boot-2", ready=True)
         await run.result(Outcome.RECOVERED)
     assert world.count("off") == 1
-    assert not world.cordoned
+    assert not world.unschedulable
 
 
 async def test_the_same_boot_id_is_no_restart(env: WorkflowEnvironment) -> None:
     """A node that says Ready with its old boot id has not been restarted, whatever else it says."""
-    world = World(boots=False)
+    world = World(boot_seconds=None)
     async with fencing(env, world) as run:
         await run.did("on")
         await run.sees(ready=True)
@@ -277,11 +277,11 @@ async def test_hearsay_ends_no_parked_episode(env: WorkflowEnvironment) -> None:
     """S35: what a signal says is believed only once it was read."""
     world = World(ignores_off=True)
     async with fencing(env, world, parks=True) as run:
-        world.look_errors.extend([failure(ErrorType.FORBIDDEN, "forbidden")] * 50)
-        await run.tell(replace(world.observation(), uid="", provider_id="", system_uuid=""))
+        world.errors["look"].extend([failure(ErrorType.FORBIDDEN, "forbidden")] * 50)
+        await run.tell(replace(world.seen_node(), uid="", provider_id="", system_uuid=""))
         failed = ("look", "failed")
         await asked_until(env, run.record, lambda record: failed in [(entry.act, entry.outcome) for entry in record])
-        world.look_errors.clear()
+        world.errors["look"].clear()
         await run.abort()
         await run.result(Outcome.ABORTED)
 
@@ -365,7 +365,7 @@ async def test_a_silent_bmc_is_followed_by_both_power_supplies_and_they_go_on_fi
 
 async def test_a_device_that_is_another_systems_ends_every_level(env: WorkflowEnvironment) -> None:
     """S9, S39: it says so of the machine, not of itself: the next level would be switched off as wrongly."""
-    world = World(plan=once(ONE_SUPPLY), off_errors=[failure(ErrorType.TARGET_CHANGED, "it says that it is server-8")])
+    world = World(plan=once(ONE_SUPPLY), errors={"off": [failure(ErrorType.TARGET_CHANGED, "it says that it is server-8")]})
     status = await parked(env, world)
     assert "it says that it is server-8" in status.problem
     assert world.commands == []

@@ -35,7 +35,7 @@ STORIES: dict[str, dict[str, Any]] = {
         at="event NodePoweredOff", then=ANEW, did={"off": 1, "on": 1}, order="event WorkloadsLeft", freed=[]
     ),
     "S9: the same machine by its providerID is marked and cordoned anew under its new uid, and nobody is asked": story(
-        at="event NodeIsolated", then=ANEW | {"cordoned": False}, did={"cordon": 2, "off": 1, "on": 1}, leaves={"pods": 0}
+        at="event NodeIsolated", then=ANEW | {"unschedulable": False}, did={"cordon": 2, "off": 1, "on": 1}, leaves={"pods": 0}
     ),
     "S1, S9: what the pinned device says may be of another machine; it is waited until the configuration is read": story(
         plan=plan(levels=((WRONG,),)),
@@ -81,7 +81,7 @@ async def test_a_word_acts_by_the_configuration_that_was_mended(env: WorkflowEnv
     """S9: the endpoints that are configured now are compared with the pinned ones, and no off is sent; a person's word pins anew.
     Nothing was touched yet, so that the new plug is the one that goes off, and the old one never does."""
     world = World(plan=plan(levels=((WRONG,),)))
-    world.read_errors.extend([] if at else [failure(ErrorType.UNAUTHORIZED, "wrong password")])
+    world.errors["read"].extend([] if at else [failure(ErrorType.UNAUTHORIZED, "wrong password")])
     async with fencing(env, world, at=at, parks=not at) as run:
         _mend(world)
         await run.parked()
@@ -111,24 +111,26 @@ async def test_what_was_switched_off_is_not_switched_on_unasked_once_another_dev
 
 async def test_no_taint_goes_on_freeing_while_power_cannot_be_read(env: WorkflowEnvironment) -> None:
     """S1, S2: the BMC falls silent under our taint; it must not stand for the pauses between tries."""
-    world = World(plan=plan(retry_interval=timedelta(minutes=10), tries=2), pods_stay=True)
+    world = World(plan=plan(retry_interval=timedelta(minutes=10), tries=2), stubborn=True)
     async with fencing(env, world) as run:
         await run.did("taint")
         world.silent = set(world.power)
         await run.until(lambda status: "will try again" in status.doing)
-        assert not world.tainted
+        assert not world.out_of_service
 
 
 async def test_a_taint_goes_while_the_node_is_vetoed(env: WorkflowEnvironment) -> None:
     """S20, S38: a hold that people annotate, `fencing=off` and another holder of the cluster's Lease stop it as `nodewarden hold`
     does; it comes back when they are over."""
-    world = World(pods_stay=True)
+    world = World(stubborn=True)
     async with fencing(env, world) as run:
         await run.did("taint")
-        world.taint_errors = world.free_errors = [failure(ErrorType.NOT_LICENSED, "the annotation nodewarden.io/hold")] * 20
+        world.errors["standing"] = world.errors["free"] = [
+            failure(ErrorType.NOT_LICENSED, "the annotation nodewarden.io/hold")
+        ] * 20
         await run.until(lambda status: "the annotation nodewarden.io/hold" in status.doing)
-        assert not world.tainted
-        world.free_errors.clear()
+        assert not world.out_of_service
+        world.errors["free"].clear()
         await eventually(env, lambda: world.count("taint") == 2)
         await run.result(Outcome.RECOVERED)
 
@@ -138,37 +140,37 @@ async def test_a_taint_that_could_not_be_removed_is_tried_again_while_a_person_i
     env: WorkflowEnvironment, waits: str
 ) -> None:
     """S1, S32: the API was away when it should have gone. Nobody reads the proof, and who is waited for may switch it on."""
-    world = World(plan=plan(tries=1, restarts=0), pods_stay=True)
+    world = World(plan=plan(tries=1, restarts=0), stubborn=True)
     async with fencing(env, world) as run:
         await run.did("taint")
-        world.untaint_errors = [failure(ErrorType.UNREACHABLE, "the API is away")] * 5000
+        world.errors["untaint"] = [failure(ErrorType.UNREACHABLE, "the API is away")] * 5000
         if waits == "a hold":
             await run.hold()
             await run.until(lambda status: "the out-of-service taint can't be removed yet" in status.doing)
         else:
             world.silent = set(world.power)
             await run.parked()
-        assert world.tainted
-        world.untaint_errors.clear()
+        assert world.out_of_service
+        world.errors["untaint"].clear()
         await let_pass(env, run.handle, timedelta(minutes=5))
-        assert not world.tainted
+        assert not world.out_of_service
 
 
 async def test_a_taint_that_could_not_be_removed_goes_before_the_flow_begins_again(env: WorkflowEnvironment) -> None:
     """S1, S32: another person switched the machine on, and the API was away: it took effect on a running machine, until that was
     switched off and freed once more."""
-    world = World(pods_stay=True)
+    world = World(stubborn=True)
     async with fencing(env, world) as run:
         await run.did("taint")
-        world.untaint_errors = [failure(ErrorType.UNREACHABLE, "the API is away")] * 5000
+        world.errors["untaint"] = [failure(ErrorType.UNREACHABLE, "the API is away")] * 5000
         world.power = dict.fromkeys(world.power, PowerState.ON)
         await run.until(lambda status: "the out-of-service taint can't be removed" in status.problem)
         off = world.count("off")
         await let_pass(env, run.handle, timedelta(minutes=10))
-        assert (world.count("off"), world.tainted) == (off, True)
-        world.untaint_errors.clear()
+        assert (world.count("off"), world.out_of_service) == (off, True)
+        world.errors["untaint"].clear()
         await eventually(env, lambda: world.count("off") > off)
-        assert not world.tainted
+        assert not world.out_of_service
 
 
 @pytest.mark.parametrize(
@@ -250,7 +252,7 @@ async def test_a_word_for_off_is_not_carried_over_to_a_boot_that_is_pinned_anew(
 @pytest.mark.parametrize("word", [True, False], ids=["a person's word", "what its devices say"])
 async def test_no_taint_goes_on_freeing_a_node_that_shows_another_boot(env: WorkflowEnvironment, *, word: bool) -> None:
     """S6: whether or not it is Ready, and whatever its devices say: they may be those of another machine."""
-    world = World(plan=plan(tries=1, restarts=0, free_timeout=timedelta(hours=1)), ignores_off=word, pods_stay=True)
+    world = World(plan=plan(tries=1, restarts=0, free_timeout=timedelta(hours=1)), ignores_off=word, stubborn=True)
     async with fencing(env, world, parks=word) as run:
         if word:
             world.power[RIGHT.endpoint] = PowerState.OFF
@@ -259,7 +261,7 @@ async def test_no_taint_goes_on_freeing_a_node_that_shows_another_boot(env: Work
         await (run.sees(boot_id="boot-2") if not word else eventually(env, lambda: world.count("read") > 3))
         world.boot_id = "boot-2"
         began = await env.get_current_time()
-        await eventually(env, lambda: not world.tainted)
+        await eventually(env, lambda: not world.out_of_service)
         assert await env.get_current_time() < began + timedelta(minutes=1)
         assert "its boot id is boot-2" in str(await run.record())
 
@@ -268,7 +270,7 @@ async def test_no_taint_goes_on_freeing_a_node_that_shows_another_boot(env: Work
 async def test_a_node_whose_off_was_a_lie_is_not_called_recovered(env: WorkflowEnvironment, boot: str) -> None:
     """S2, S44: its pods run elsewhere, and its own may have run all the while; only a restart licenses `recovered`. That its
     device takes its word back and the node is well is no restart."""
-    world = World(plan=plan(tries=1, free_timeout=timedelta(hours=1)), pods_stay=True)
+    world = World(plan=plan(tries=1, free_timeout=timedelta(hours=1)), stubborn=True)
     async with fencing(env, world) as run:
         await run.did("taint")
         world.power = dict.fromkeys(world.power, PowerState.ON)
@@ -276,31 +278,31 @@ async def test_a_node_whose_off_was_a_lie_is_not_called_recovered(env: WorkflowE
         if boot == "boot-1":
             told = "its pods may have been freed when it was said to be off, and no restart of it is proven"
             assert told in (await run.parked()).problem
-            assert world.cordoned
+            assert world.unschedulable
             await run.abort()
         await run.result(Outcome.ABORTED if boot == "boot-1" else Outcome.RECOVERED)
-    assert (world.count("off"), world.tainted) == (1, False)
+    assert (world.count("off"), world.out_of_service) == (1, False)
 
 
 async def test_a_node_that_says_ready_without_a_boot_takes_no_word_back(env: WorkflowEnvironment) -> None:
     """S6, S8: an empty boot id is no other boot: it is not known which it is. Nothing is freed of a node that says Ready."""
-    world = World(plan=plan(tries=1, restarts=0), ignores_off=True, pods_stay=True)
+    world = World(plan=plan(tries=1, restarts=0), ignores_off=True, stubborn=True)
     async with fencing(env, world, parks=True) as run:
         world.power[RIGHT.endpoint] = PowerState.OFF
         await run.acknowledge("pulled the plug", override=DEVICE_READS_ON)
         await run.did("taint")
         world.boot_id, world.ready, world.lingers = "", True, 10_000
         await run.parked()
-        assert not world.tainted
+        assert not world.out_of_service
         assert not [entry for entry in await run.record() if "is back, although" in entry.detail]
 
 
 async def test_a_resume_under_a_configuration_that_is_still_wrong_asks_again(env: WorkflowEnvironment) -> None:
     """S9: what can't be looked up is told, and an abort still ends it."""
     world = World(plan=plan(levels=((WRONG,),)))
-    world.read_errors.append(failure(ErrorType.UNAUTHORIZED, "wrong password"))
+    world.errors["read"].append(failure(ErrorType.UNAUTHORIZED, "wrong password"))
     async with fencing(env, world, parks=True) as run:
-        world.pin_errors.append(failure(ErrorType.INVALID_CONFIG, "there is no such template"))
+        world.errors["pin"].append(failure(ErrorType.INVALID_CONFIG, "there is no such template"))
         await run.resume()
         await run.until(lambda status: "there is no such template" in status.problem)
         await run.abort()
@@ -316,7 +318,7 @@ async def test_a_device_of_another_machine_is_not_switched_on_upon_a_word(env: W
     async with fencing(env, world, parks=True) as run:
         _rewired(world)
         world.present, world.mark = False, None
-        world.pin_errors.append(failure(ErrorType.NOT_FOUND, "there is no such Node"))
+        world.errors["pin"].append(failure(ErrorType.NOT_FOUND, "there is no such Node"))
         await run.acknowledge("pulled the plug")
         await run.until(lambda status: "switch the machine on by hand" in status.problem)
         assert "delete-workload" in world.acts  # the word stands for what is to be freed
@@ -349,7 +351,7 @@ async def test_a_word_after_a_path_was_cut_switches_no_old_device_on(env: Workfl
 
 async def test_a_resume_fences_no_other_machine_that_has_taken_the_name(env: WorkflowEnvironment) -> None:
     """S9: its password is mended, and by then the name is another machine's, which is sick for reasons of its own."""
-    world = World(plan=plan(levels=((WRONG,),)), read_errors=[failure(ErrorType.UNAUTHORIZED, "wrong password")])
+    world = World(plan=plan(levels=((WRONG,),)), errors={"read": [failure(ErrorType.UNAUTHORIZED, "wrong password")]})
     async with fencing(env, world, parks=True) as run:
         world.uid, world.provider_id, world.mark = "uid-2", "sim://8", None
         await run.resume()
@@ -359,7 +361,7 @@ async def test_a_resume_fences_no_other_machine_that_has_taken_the_name(env: Wor
 
 async def test_another_machines_first_boot_is_no_restart_of_the_pinned_one(env: WorkflowEnvironment) -> None:
     """S9, S35: it came under the same name while the pinned one was to come back."""
-    world = World(boots=False)
+    world = World(boot_seconds=None)
     async with fencing(env, world) as run:
         await run.did("on")
         await run.sees(uid="uid-2", provider_id="sim://8", boot_id="boot-9", ready=True)
@@ -396,7 +398,7 @@ async def test_the_boot_that_came_of_our_first_on_is_a_restart_however_often_it_
     """S35: the machine came on and said nothing for a while. The second try sees its new boot, which is no old one."""
     world = World(plan=plan(levels=((RIGHT, WRONG),), tries=3))
     async with fencing(env, world, at="on") as run:
-        world.read_errors = [failure(ErrorType.UNREACHABLE, "no answer")] * 12
+        world.errors["read"] = [failure(ErrorType.UNREACHABLE, "no answer")] * 12
         result = await run.result(Outcome.RECOVERED)
     assert result.restart_proof.boot_id == "boot-2"
     assert world.count("on") > 2
@@ -449,7 +451,7 @@ async def test_what_was_mended_while_it_was_held_after_off_is_seen_before_anythi
 async def test_devices_that_are_corrected_while_pods_are_freed_end_the_freeing(env: WorkflowEnvironment, how: str) -> None:
     """S9, S47: freeing takes long, and each round of it is as good as what is configured by then."""
     slow = plan(free_timeout=timedelta(hours=1), tries=1, restarts=0)
-    world = World(plan=slow, pods_stay=how != "portions")
+    world = World(plan=slow, stubborn=how != "portions")
     if how == "portions":
         world.per_minute, world.pods = 1, 30
         world.portions = [PortionAnswer(pods=1, until=await env.get_current_time() + timedelta(days=1))] * 100
@@ -461,7 +463,7 @@ async def test_devices_that_are_corrected_while_pods_are_freed_end_the_freeing(e
         assert "target-changed" in (await run.parked()).problem
         freed = world.consequences
         await let_pass(env, run.handle, timedelta(minutes=5))
-        assert (world.consequences, world.tainted) == (freed, False)
+        assert (world.consequences, world.out_of_service) == (freed, False)
     assert world.pods > 0
 
 
@@ -478,14 +480,14 @@ async def test_a_need_that_ends_once_freeing_has_begun_leaves_nothing_half_freed
 
 async def test_a_look_that_fails_between_two_rounds_frees_nothing_on_the_one_before(env: WorkflowEnvironment) -> None:
     """S45, S47: nor does it stand for a taint; once the node is seen again all goes on."""
-    world = World(plan=plan(free_timeout=timedelta(hours=1), tries=2), pods_stay=True)
+    world = World(plan=plan(free_timeout=timedelta(hours=1), tries=2), stubborn=True)
     async with fencing(env, world) as run:
         await run.did("taint")
-        world.look_errors = [failure(ErrorType.UNREACHABLE, "the API is away")] * 500
+        world.errors["look"] = [failure(ErrorType.UNREACHABLE, "the API is away")] * 500
         await run.until(lambda status: "the API is away" in status.doing or status.try_number == 2)
-        assert not world.tainted
-        world.look_errors.clear()
-        world.pods_stay = False
+        assert not world.out_of_service
+        world.errors["look"].clear()
+        world.stubborn = False
         await run.result(Outcome.RECOVERED)
     assert world.count("taint") == 2
 

@@ -43,7 +43,7 @@ STORIES: dict[str, dict[str, Any]] = {
         plan=plan(power_on=False), ends=Outcome.FENCED_OFF, did={"on": 0}, freed=["taint"]
     ),
     "without mark-schedulable in recovery the cordon stays": story(
-        plan=plan(recovery=()), leaves={"cordoned": True, "marked": ""}
+        plan=plan(recovery=()), leaves={"unschedulable": True, "marked": ""}
     ),
     "a taint of the configuration is set in its place": story(
         plan=plan(isolation=(TAINT, CORDON)), order="taint example.com/sick > cordon"
@@ -63,10 +63,10 @@ STORIES: dict[str, dict[str, Any]] = {
     ),
     "S2, S33: accepted is not given up, a lost answer is read and not repeated, and a slow cloud is waited for": story(
         plan=plan(terminate_instance=True),
-        terminate_errors=[UNCLEAR],
-        stays=6,
+        lost={"terminate": 1},
+        terminate_takes=timedelta(seconds=8),
         ends=Outcome.FENCED_OFF,
-        did={"terminate": 1, "read-given-up": 7},  # which takes longer than one try
+        did={"terminate": 1, "read-given-up": 6},  # which takes longer than one try
     ),
     "S2: a path is read again just before its pods are freed, and it is open again": story(
         plan=fabric_only(tries=1, restarts=0),
@@ -136,7 +136,7 @@ async def test_pods_behind_a_cut_path_are_freed_while_the_machine_runs(env: Work
     world = World(plan=fabric_only())
     async with fencing(env, world) as run:
         await run.did("free-cut-pods")
-        assert world.storage == SAN
+        assert world.freed_storage == SAN
         assert world.count("restore-path") == 0
         await run.sees(ready=True, boot_id="boot-2")
         result = await run.result()
@@ -208,7 +208,7 @@ async def test_s49_new_seals_that_are_not_to_be_had_are_asked_for_again_after_an
         await run.did("free-cut-pods")
         await run.sees(ready=True)
         await run.parked()
-        world.pin_errors = [failure(ErrorType.INVALID_CONFIG, "the template is gone")] * 2
+        world.errors["pin"] = [failure(ErrorType.INVALID_CONFIG, "the template is gone")] * 2
         await let_pass(env, run.handle, timedelta(days=8))
         world.word = True
         await run.return_path()
@@ -227,12 +227,12 @@ async def test_a_signal_that_nothing_confirms_gives_no_path_back(env: WorkflowEn
         await run.did("free-cut-pods")
         await run.sees(ready=True)
         await run.parked()
-        world.look_errors = [failure(ErrorType.UNREACHABLE, "the API is away")] * 500
-        await run.tell(replace(world.observation(), boot_id="boot-2"))
+        world.errors["look"] = [failure(ErrorType.UNREACHABLE, "the API is away")] * 500
+        await run.tell(replace(world.seen_node(), boot_id="boot-2"))
         await let_pass(env, run.handle, timedelta(minutes=5))
         assert f"{PORT.endpoint} is left cut: pods were freed" in (await run.parked()).problem
         assert (world.count("restore-path"), world.paths[PORT.endpoint]) == (0, PowerState.OFF)
-        world.look_errors.clear()
+        world.errors["look"].clear()
         world.boot_id = "boot-2"  # told by nobody: what the failed look has missed is looked for again
         await run.result(Outcome.RECOVERED)
 
@@ -257,7 +257,7 @@ async def test_pods_of_volumes_that_read_available_are_freed_and_the_root_stays(
     async with fencing(env, world) as run:
         await run.did("free-cut-pods")
         assert [act for act in world.acts if act.startswith("detach ")] == ["detach vol-1", "detach vol-2"]
-        assert world.storage == CutStorage(handles=("vol-1", "vol-2"))
+        assert world.freed_storage == CutStorage(handles=("vol-1", "vol-2"))
         await run.sees(ready=True, boot_id="boot-2")
         await run.result(Outcome.RECOVERED)
 
@@ -270,7 +270,8 @@ async def test_a_volume_that_stays_attached_frees_nothing(env: WorkflowEnvironme
 
 async def test_a_quarantine_is_noted_licenses_nothing_and_is_lifted_in_recovery(env: WorkflowEnvironment) -> None:
     """S1: open connections live on; an answer that was lost is waited out and asked for again."""
-    world = World(plan=plan(isolation=(QUARANTINE,), recovery=(LIFT,), wait_before_power=timedelta(hours=1)), off_lost=1)
+    slow = plan(isolation=(QUARANTINE,), recovery=(LIFT,), wait_before_power=timedelta(hours=1))
+    world = World(plan=slow, lost={"quarantine": 1})
     async with fencing(env, world) as run:
         await run.until(lambda status: status.doing.startswith("waits before power"))
         assert world.noted == {f"{CLOUD.endpoint}#quarantine"}
@@ -284,8 +285,8 @@ async def test_a_quarantine_is_noted_licenses_nothing_and_is_lifted_in_recovery(
 async def test_where_a_worker_declines_a_quarantine_or_a_detachment_another_one_is_asked(env: WorkflowEnvironment) -> None:
     """S33: it has begun nothing, so that no try has failed."""
     declined = failure(ErrorType.WRONG_CLOCK, "its clock is behind: it leaves this to another one")
-    isolated = World(plan=plan(isolation=(QUARANTINE,), recovery=(LIFT,)), quarantine_errors=[declined])
-    volumes = World(plan=volumes_only(tries=1, restarts=0), volumes={"vol-1": ATTACHED}, detach_errors=[declined])
+    isolated = World(plan=plan(isolation=(QUARANTINE,), recovery=(LIFT,)), errors={"quarantine": [declined]})
+    volumes = World(plan=volumes_only(tries=1, restarts=0), volumes={"vol-1": ATTACHED}, errors={"detach": [declined]})
     for world, did in ((isolated, "quarantine"), (volumes, "detach vol-1")):
         async with fencing(env, world) as run:
             await run.did(did)
@@ -365,7 +366,7 @@ async def test_a_node_that_was_said_to_be_dead_and_is_well_on_the_same_boot_is_a
         await run.sees(ready=True)
         status = await run.parked()
         assert "no restart of it is proven" in status.problem
-        await run.tell(world.observation())
+        await run.tell(world.seen_node())
         await run.until(lambda status: "came back by itself; but its pods" in status.problem)
         await run.abort()
         result = await run.result()

@@ -38,7 +38,7 @@ async def test_s52_an_episode_goes_as_far_as_its_mode_and_rests_without_a_permit
         await run.sees(ready=True)
         await run.result(Outcome.RECOVERED)
     assert world.count("off") == 0
-    assert not world.cordoned
+    assert not world.unschedulable
 
 
 async def test_s52_a_mode_that_is_raised_lets_it_go_on_with_a_new_permit(env: WorkflowEnvironment) -> None:
@@ -49,7 +49,7 @@ async def test_s52_a_mode_that_is_raised_lets_it_go_on_with_a_new_permit(env: Wo
         world.permitted = False
         world.mode = Mode.REPAIR
         asked = world.count("ask-permit")
-        await run.tell(replace(world.observation(), others="mode repair"))
+        await run.tell(replace(world.seen_node(), others="mode repair"))
         await run.result(Outcome.RECOVERED)
     assert world.count("ask-permit") > asked
     assert world.count("off") == 1
@@ -72,7 +72,7 @@ async def test_s52_taken_back_to_observe_it_ends_and_gives_back_what_it_did(env:
         await run.until(lambda status: status.doing.startswith("may not act yet"))
         await run.sees(mode=Mode.OBSERVE)
         await run.result(Outcome.RELEASED)
-    assert (world.count("off"), world.cordoned) == (0, False)
+    assert (world.count("off"), world.unschedulable) == (0, False)
 
 
 async def test_s52_what_was_begun_is_not_left_half_done_by_a_mode(env: WorkflowEnvironment) -> None:

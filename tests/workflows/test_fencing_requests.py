@@ -52,7 +52,7 @@ STORIES: dict[str, dict[str, Any]] = {
         leaves={"answers_given": [STARTED, FENCED, FINISHED, FINISHED]},
     ),
     "S33: an object that never hears that it has been served would be served again and again: it is not acted for": story(
-        answer_errors=[failure(ErrorType.FORBIDDEN, "may not patch its status")] * 50,
+        errors={"answer": [failure(ErrorType.FORBIDDEN, "may not patch its status")] * 50},
         ends=Outcome.REFUSED,
         says="may not patch its status",
         did={"cordon": 0, "off": 0},
@@ -78,7 +78,7 @@ async def test_a_story(env: WorkflowEnvironment, story: str) -> None:
 
 async def test_the_wish_is_answered_from_the_beginning_to_the_end(env: WorkflowEnvironment) -> None:
     """S1, S35. Its success is told once the machine is switched on again, before the node is back, as its operator is used to."""
-    there = world(boots=False)
+    there = world(boot_seconds=None)
     async with fencing(env, there) as run:
         await run.did(f"answer {FINISHED}")
         await run.sees(boot_id="boot-2", ready=True)
@@ -105,7 +105,7 @@ async def test_words_in_between_hold_nothing_up_and_the_last_one_is_tried_until_
     """S33: an episode that ended without it would leave a wish without its answer, and the node would be fenced again."""
     there = world()
     async with fencing(env, there, at=f"answer {FENCED}") as run:
-        there.answer_errors.extend(failure(ErrorType.FORBIDDEN, "not now") for _ in range(50))
+        there.errors["answer"].extend(failure(ErrorType.FORBIDDEN, "not now") for _ in range(50))
         await run.result(Outcome.RECOVERED)
     assert there.answers_given == [STARTED, FINISHED]
     assert there.count("event NeedsHuman") == 1
@@ -113,9 +113,9 @@ async def test_words_in_between_hold_nothing_up_and_the_last_one_is_tried_until_
 
 async def test_an_abort_ends_the_attempts_at_the_last_word(env: WorkflowEnvironment) -> None:
     """Rights that nobody will ever give must not keep an episode for ever."""
-    there = world(answer_errors=[])
+    there = world(errors={"answer": []})
     async with fencing(env, there, at=f"answer {FENCED}") as run:
-        there.answer_errors.extend(failure(ErrorType.FORBIDDEN, "never") for _ in range(500))
+        there.errors["answer"].extend(failure(ErrorType.FORBIDDEN, "never") for _ in range(500))
         run.go_on()
         await run.until(lambda status: status.phase is Phase.NEEDS_HUMAN)
         await run.abort()

@@ -98,7 +98,7 @@ async def test_n07_what_became_of_no_command_is_no_success(env: WorkflowEnvironm
     vector = VECTORS["N07"]
     jobs = tuple(PowerDevice(driver="ipmi", endpoint=f"pdu://{job}/7") for job in vector["jobs"])
     silent = [failure(ErrorType.UNREACHABLE, "no answer") for _ in range(200)]
-    world = World(plan=plan(levels=(jobs,)), off_lost=99, read_errors=silent)
+    world = World(plan=plan(levels=(jobs,)), lost={"off": 99}, errors={"read": silent})
     async with fencing(env, world) as run:
         status = await run.parked()
         assert status.off_proof is None

@@ -7,7 +7,7 @@ from temporalio import workflow
 from temporalio.api.sdk.v1 import WorkflowMetadata
 from temporalio.testing import WorkflowEnvironment
 
-from activities.contracts import search
+from activities.contracts import search_attributes
 from activities.contracts.episode_start import SUMMARY_LENGTH, TemporalUi, introduced, page_of, queries
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Kind, Outcome
@@ -47,7 +47,7 @@ async def test_the_first_sentence_says_that_a_person_is_needed_and_what_he_can_d
 async def test_what_a_device_says_draws_no_line_and_no_link_in_temporals_ui(env: WorkflowEnvironment) -> None:
     """S50: an episode's details are shown as Markdown, beside the words by which a person acknowledges that it is off."""
     world = World(
-        off_errors=[failure(ErrorType.UNREACHABLE, "bmc says\n* off proven\n[it is off](https://evil.example.com)")] * 99
+        errors={"off": [failure(ErrorType.UNREACHABLE, "bmc says\n* off proven\n[it is off](https://evil.example.com)")] * 99}
     )
     async with fencing(env, world, parks=True) as run:
         await run.status()
@@ -63,7 +63,7 @@ async def test_an_ended_episode_is_found_by_how_it_ended(env: WorkflowEnvironmen
         before = (await run.handle.describe()).typed_search_attributes
         await run.result(Outcome.RECOVERED)
         after = (await run.handle.describe()).typed_search_attributes
-    assert (before.get(search.OUTCOME), after.get(search.OUTCOME)) == (None, "recovered")
+    assert (before.get(search_attributes.OUTCOME), after.get(search_attributes.OUTCOME)) == (None, "recovered")
 
 
 def test_what_it_is_started_with_leads_to_our_page() -> None:

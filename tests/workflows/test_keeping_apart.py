@@ -151,7 +151,7 @@ async def test_s48_what_is_given_back_is_asked_for_no_more(env: WorkflowEnvironm
         status = await run.until(lambda _: "unmark Preservation" in world.acts)
         gate.set()
         await run.result()
-    assert Verb.RETURN_PATH not in {way.word for way in status.ways}
+    assert Verb.RETURN_PATH not in {way.verb for way in status.ways}
 
 
 async def test_s49_what_was_cut_off_more_than_a_week_ago_is_given_back(env: WorkflowEnvironment) -> None:
@@ -338,10 +338,10 @@ async def test_a_taint_of_a_terminated_episode_goes_before_a_machine_is_kept(env
     """S1, S34, S35: the machine may be kept for days, and nobody reads the proof any more; its last act is waited out."""
     world = failed(switched())
     devices = world.devices
-    devices.mark, devices.tainted = left_by("older", out_of_service=True), True
+    devices.mark, devices.out_of_service = left_by("older", out_of_service=True), True
     async with preserving(env, world) as run:
         await run.until(lambda status: "untaint" in devices.acts)
-        assert (devices.tainted, "evict" in world.acts) == (False, False)
+        assert (devices.out_of_service, "evict" in world.acts) == (False, False)
         await run.skip(timedelta(minutes=1))
         await until(run, "cut")
 
@@ -363,7 +363,7 @@ async def test_what_was_left_on_a_node_that_is_gone_is_not_adopted_for_ever(env:
     """S35: nothing is left on it, so that the machine is kept as any other, and its history does not grow without an end."""
     world = machine()
     world.devices = devices = World(plan=switched(), mark=left_by("older"))
-    devices.mark_errors = [failure(ErrorType.NOT_FOUND, "Node/node-7 does not exist")] * 500
+    devices.errors["mark"] = [failure(ErrorType.NOT_FOUND, "Node/node-7 does not exist")] * 500
     world.annotate("now")
     async with preserving(env, world) as run:
         await run.until(lambda status: "does not exist" in status.problem)

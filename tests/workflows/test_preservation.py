@@ -40,7 +40,7 @@ async def test_diagram_1_a_running_machine_is_preserved_until_its_timeout_and_ru
         status = await run.is_in(Phase.RUNNING_PRESERVED)
         expiry = world.held.expiry
         assert status.waiting_until == expiry
-        assert [way.word.value for way in status.ways] == ["release", "extend", "isolate", "hold", "abort"]
+        assert [way.verb.value for way in status.ways] == ["release", "extend", "isolate", "hold", "abort"]
         assert world.held.on_node[SCALE_DOWN_DISABLED] == "true"
         result = await run.timeout(Outcome.RELEASED)
     assert timedelta(0) <= result.ended - expiry < timedelta(seconds=2)
@@ -312,7 +312,7 @@ async def test_evidence_is_fetched_once_and_its_manifest_is_in_the_record(env: W
 async def test_evidence_that_hangs_delays_neither_drain_nor_hold_nor_release(env: WorkflowEnvironment) -> None:
     """S21, S22: evidence is beside the story."""
     world = machine(fails=True)
-    world.hanging = asyncio.Event()
+    world.devices.gates["collect"] = asyncio.Event()
     async with kept(env, world) as run:
         assert world.collected == 1
         assert "evict" in world.acts
@@ -320,7 +320,7 @@ async def test_evidence_that_hangs_delays_neither_drain_nor_hold_nor_release(env
         await run.says(Preservation.release)
         await run.is_in(Phase.TERMINATING)
         assert [outcome for outcome, _ in await noted(run)] == ["incomplete"]
-        world.hanging.set()
+        world.devices.gates["collect"].set()
         await run.timeout(Outcome.REPLACED)
 
 
@@ -329,10 +329,10 @@ async def test_a_new_history_waits_for_evidence_under_way_and_never_fetches_it_a
     """What is in flight would be lost with the old history; a hold of 72 h has no news that would come of itself."""
     world = machine("now")
     world.evidence = Collected(files=(file("node.json"),))
-    world.hanging = asyncio.Event()
+    world.devices.gates["collect"] = asyncio.Event()
     async with kept(env, world) as run:
         first = (await run.handle.describe()).run_id
-        world.hanging.set()
+        world.devices.gates["collect"].set()
         await run.goes_on_after(first)
         await run.is_in(Phase.RUNNING_PRESERVED)
         await run.says(Preservation.release)
@@ -364,7 +364,7 @@ async def test_an_abort_after_its_deletion_was_asked_for_is_told_that_it_goes_on
 
 async def test_a_look_that_fails_is_repeated_and_nothing_is_lost(env: WorkflowEnvironment) -> None:
     world = machine("now")
-    world.errors = [failure(ErrorType.INVALID_CONFIG, "Machine/shoot/w-7: $.status: not readable")] * 3
+    world.devices.errors["hold"] = [failure(ErrorType.INVALID_CONFIG, "Machine/shoot/w-7: $.status: not readable")] * 3
     async with preserving(env, world) as run:
         await run.skip(timedelta(hours=1))
         await run.is_in(Phase.RUNNING_PRESERVED)

@@ -113,11 +113,11 @@ async def test_an_extension_that_is_written_only_after_the_old_end_keeps_the_mac
     async with kept(env, world) as run:
         ends = world.held.expiry
         await run.skip(timedelta(hours=71))
-        world.errors = [failure(ErrorType.UNREACHABLE, "the API is away")] * 1000
+        world.devices.errors["hold"] = [failure(ErrorType.UNREACHABLE, "the API is away")] * 1000
         until = ends + timedelta(hours=24)
         assert "preserved until" in await run.says(Preservation.extend, ExtendRequest(who="ada", reason="not yet", until=until))
         await run.skip(timedelta(hours=4))
-        world.errors.clear()
+        world.devices.errors["hold"].clear()
         await run.skip(timedelta(minutes=10))
         assert (world.held.expiry, "terminate" in world.acts) == (until, False)
         await run.timeout(Outcome.REPLACED)
@@ -167,7 +167,7 @@ async def test_a_deletion_without_an_answer_tells_a_person_and_fills_no_history(
     """S14, S33: as long as a webhook times out nothing is given up, and others get the permit meanwhile."""
     roll_at(monkeypatch, 200)
     world = machine("false", fails=True)
-    world.deletion_errors.extend([failure(ErrorType.AMBIGUOUS, WEBHOOK)] * 60)
+    world.devices.errors["delete"].extend([failure(ErrorType.AMBIGUOUS, WEBHOOK)] * 60)
     async with preserving(env, world) as run:
         await run.timeout(Outcome.REPLACED)
         assert await run.histories() > 3
@@ -182,7 +182,7 @@ async def test_a_deletion_without_an_answer_tells_a_person_and_fills_no_history(
 async def test_a_deletion_that_is_not_licensed_any_more_asks_for_a_permit_anew(env: WorkflowEnvironment) -> None:
     """S14: a scanner that was started anew knows of none, and what it grants to others meanwhile must count."""
     world = machine("false", fails=True)
-    world.deletion_errors.append(failure(ErrorType.NOT_LICENSED, "the permit of node-7 is held by no episode"))
+    world.devices.errors["delete"].append(failure(ErrorType.NOT_LICENSED, "the permit of node-7 is held by no episode"))
     async with preserving(env, world) as run:
         await run.timeout(Outcome.REPLACED)
     assert (world.acts.count("permit"), world.acts.count("delete")) == (2, 1)
@@ -244,7 +244,7 @@ async def test_who_controls_the_machine_is_remembered_over_a_new_version(
 async def test_an_abort_after_an_unclear_deletion_says_so(env: WorkflowEnvironment) -> None:
     """S34: it may have been asked for; "before its deletion was asked for" is not known to be true."""
     world = machine(fails=True)
-    world.deletion_errors.extend([failure(ErrorType.AMBIGUOUS, "the answer was lost")] * 99)
+    world.devices.errors["delete"].extend([failure(ErrorType.AMBIGUOUS, "the answer was lost")] * 99)
     async with kept(env, world) as run:
         await run.says(Preservation.release)
         await run.until(lambda _: bool(world.tried_at))
@@ -257,11 +257,11 @@ async def test_an_abort_after_an_unclear_deletion_says_so(env: WorkflowEnvironme
 async def test_an_abort_that_comes_while_a_permit_is_asked_for_keeps_the_machine(env: WorkflowEnvironment) -> None:
     """S20: the person was answered that its deletion was not asked for, and the permit comes all the same."""
     world = machine("false", fails=True)
-    world.scanner = asyncio.Event()
+    world.devices.gates["ask-permit"] = asyncio.Event()
     async with preserving(env, world) as run:
         await run.until(lambda _: "permit" in world.acts)
         await run.abort()
-        world.scanner.set()
+        world.devices.gates["ask-permit"].set()
         result = await run.result()
     assert (result.outcome, "delete" in world.acts) == (Outcome.ABORTED, False)
 
@@ -269,11 +269,11 @@ async def test_an_abort_that_comes_while_a_permit_is_asked_for_keeps_the_machine
 async def test_a_hold_that_comes_while_a_permit_is_asked_for_keeps_the_machine_until_resume(env: WorkflowEnvironment) -> None:
     """S20: the person was answered that it is held before its next destructive act, and the permit comes all the same."""
     world = machine("false", fails=True)
-    world.scanner = asyncio.Event()
+    world.devices.gates["ask-permit"] = asyncio.Event()
     async with preserving(env, world) as run:
         await run.until(lambda _: "permit" in world.acts)
         await run.says(Preservation.hold)
-        world.scanner.set()
+        world.devices.gates["ask-permit"].set()
         await run.until(lambda status: status.doing.startswith("held by ada"))
         await let_pass(env, run.handle, timedelta(hours=3))
         assert "delete" not in world.acts
@@ -353,7 +353,7 @@ async def test_the_claim_of_a_deletion_that_was_aborted_is_taken_back_however_of
 ) -> None:
     """S35: one failed request, and it stood on the Node for ever."""
     world, real, withdrawn = machine("false", fails=True), preservation_run.ScriptedMachine.give_up, list[bool]()
-    world.scanner = asyncio.Event()
+    world.devices.gates["ask-permit"] = asyncio.Event()
 
     async def give_up(self, request: GiveUpRequest) -> GiveUpResult:
         if request.withdraw:
@@ -366,7 +366,7 @@ async def test_the_claim_of_a_deletion_that_was_aborted_is_taken_back_however_of
     async with preserving(env, world) as run:
         await run.until(lambda _: "permit" in world.acts)
         await run.abort()
-        world.scanner.set()
+        world.devices.gates["ask-permit"].set()
         if twice:
             await run.until(lambda _: len(withdrawn) > 1)
             await run.abort()

@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 
+import pytest
 from temporalio.testing import WorkflowEnvironment
 
 from activities.errors import ErrorType, failure
-from policy.episode.messages import Outcome, Phase
+from policy.episode.messages import Outcome, Phase, RecordEntry
 from policy.episode.nodefence import STATUSES, STEPS, retries
+from tests.policy.builders import NOW
 from tests.workflows.fencing_run import fenced, fencing
 from tests.workflows.surroundings import eventually
 from tests.workflows.world import World, plan
+from workflows.episode.publisher import Publisher
+from workflows.episode.state import PublisherState
 
 
 def states(world: World) -> list[tuple[str, str, int]]:
@@ -105,7 +109,9 @@ async def test_nothing_waits_for_what_is_told_by_itself(env: WorkflowEnvironment
 
 async def test_after_a_failure_the_next_act_takes_along_what_was_not_published(env: WorkflowEnvironment) -> None:
     """The latest state is what is shown, and no event is lost."""
-    world = World(tell_errors=[failure(ErrorType.INVALID_CONFIG, "no")], plan=plan(wait_before_power=timedelta(minutes=1)))
+    world = World(
+        errors={"publish": [failure(ErrorType.INVALID_CONFIG, "no")]}, plan=plan(wait_before_power=timedelta(minutes=1))
+    )
     await fenced(env, world)
     assert states(world)[-1] == ("Recovery", "Final", 0)
     assert events(world)[:3] == ["StepStarted", "NodeIsolated", "StepSucceeded"]
@@ -128,14 +134,14 @@ async def test_each_line_of_the_record_goes_along_with_an_act_once_and_in_its_or
 
 async def test_lines_that_a_failed_activity_took_along_go_with_the_next_under_their_numbers(env: WorkflowEnvironment) -> None:
     errors = [failure(ErrorType.INVALID_CONFIG, "no")]
-    world = World(tell_errors=errors, plan=plan(wait_before_power=timedelta(minutes=1)))
+    world = World(errors={"publish": errors}, plan=plan(wait_before_power=timedelta(minutes=1)))
     result = await fenced(env, world)
-    assert world.tell_errors == [], "it has failed"
+    assert world.errors["publish"] == [], "it has failed"
     assert {each.number: each for each in world.streamed} == {each.number: each for each in result.record}
 
 
 async def test_what_ends_before_it_has_a_target_is_written_all_the_same(env: WorkflowEnvironment) -> None:
-    world = World(pin_errors=[failure(ErrorType.NOT_FOUND, "there is no such Node")])
+    world = World(errors={"pin": [failure(ErrorType.NOT_FOUND, "there is no such Node")]})
     result = await fenced(env, world, Outcome.REFUSED)
     assert [each.act for each in world.streamed] == [each.act for each in result.record]
     assert world.streamed[-1].outcome == "refused"
@@ -154,6 +160,16 @@ async def test_a_worker_that_does_not_say_whether_there_is_a_stream_ends_no_reco
     world = World(streams=None)
     result = await fenced(env, world)
     assert [each.number for each in world.streamed] == [each.number for each in result.record]
+
+
+@pytest.mark.parametrize(("answer", "left"), [(None, 1), (True, 1), (False, 0)])
+def test_only_a_worker_without_a_stream_drops_the_lines_that_wait(answer: bool | None, left: int) -> None:
+    """Each pin and each look of a preservation says it; one by a worker of an older version says nothing."""
+    state = PublisherState(streams=True)
+    publisher = Publisher("incident-1", state)
+    publisher.add_entry(RecordEntry(at=NOW, step="", act="mark", outcome="ok"))
+    publisher.learn_of_stream(answer)
+    assert (len(state.entries), state.streams) == (left, answer is not False)
 
 
 async def test_a_line_names_a_person_only_where_one_has_acted(env: WorkflowEnvironment) -> None:

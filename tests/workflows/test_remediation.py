@@ -13,6 +13,7 @@ from policy.episode.permits import PermitAnswer, PermitDecision
 from policy.remediation.ladder import EscalationStep
 from policy.remediation.memory import read_memory
 from policy.remediation.strategies import Strategy
+from tests.workflows.attempts import START
 from tests.workflows.contract import LookVerdict
 from tests.workflows.remediation_run import (
     ANNOTATE,
@@ -22,9 +23,9 @@ from tests.workflows.remediation_run import (
     OBJECT,
     OWNER,
     SELF,
-    Made,
     Play,
     Remediated,
+    RemediationObject,
     remediated,
     step,
     succeeds,
@@ -198,7 +199,7 @@ def test_the_lease_of_the_node_lasts_as_long_as_the_step(minutes: int | None, le
 def test_an_object_that_an_earlier_episode_has_left_is_followed_and_taken_back_and_nothing_else_is_done() -> None:
     """S35: without a permit, since nothing is disrupted."""
     world = Remediated(ladder=(SELF,), has_machine=False, owner="")
-    made = Made(name="node-7", created=datetime(2026, 1, 1, tzinfo=UTC))
+    made = RemediationObject(created=datetime(2026, 1, 1, tzinfo=UTC))
     world.objects[OBJECT] = made
     succeeds(world)(made)
     result = remediated(world, permit_granted=False, ladder=(SELF,), adopts="node-7")
@@ -212,7 +213,7 @@ def test_an_object_that_an_earlier_episode_has_left_is_followed_and_taken_back_a
 def test_an_object_that_was_left_behind_stays_while_its_check_of_machines_is_paused() -> None:
     """Nobody is asked for help with it, and it is not tried again: the next scan that finds it unpaused does it."""
     world = Remediated(ladder=(SELF,), has_machine=False, owner="", check_paused=True)
-    world.objects[OBJECT] = made = Made(name="node-7", created=datetime(2026, 1, 1, tzinfo=UTC))
+    world.objects[OBJECT] = made = RemediationObject(created=datetime(2026, 1, 1, tzinfo=UTC))
     succeeds(world)(made)
     result = remediated(world, permit_granted=False, ladder=(SELF,), adopts="node-7")
     assert result.message.endswith("left as it is: deletes SelfNodeRemediation: MachineHealthCheck/a/m is paused")
@@ -222,7 +223,7 @@ def test_an_object_that_was_left_behind_stays_while_its_check_of_machines_is_pau
 def test_an_object_that_others_have_given_up_is_not_waited_for() -> None:
     """medik8s: its controller has been told to stop, so that nothing comes of it however long it is followed."""
     world = Remediated(ladder=(SELF, DELETE))
-    world.on_create = lambda made: setattr(made, "timed_out", True)  # by the shipped operator, a moment before
+    world.objects[OBJECT] = RemediationObject(created=START, timed_out=True)  # by the shipped operator, a moment before
     with Play(world) as play:
         play.did(f"create {OBJECT}")
         began = play.clockwork.now
@@ -236,7 +237,7 @@ def test_an_object_of_a_node_that_is_gone_is_taken_back_and_its_node_is_not_call
     """S35: nobody pinned a Node that could have been replaced."""
     world = Remediated(ladder=(SELF,), has_machine=False, owner="")
     world.node.present = False
-    world.objects[OBJECT] = Made(name="node-7", created=datetime(2026, 1, 1, tzinfo=UTC))
+    world.objects[OBJECT] = RemediationObject(created=datetime(2026, 1, 1, tzinfo=UTC))
     result = remediated(world, permit_granted=False, ladder=(SELF,), adopts="node-7")
     assert (result.outcome is Outcome.REPLACED, "the Node was deleted" in result.message, world.objects) == (False, False, {})
 

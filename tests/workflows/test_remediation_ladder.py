@@ -26,9 +26,9 @@ from tests.workflows.remediation_run import (
     OWNER,
     REBOOT,
     SELF,
-    Made,
     Play,
     Remediated,
+    RemediationObject,
     remediated,
     silent,
     step,
@@ -63,7 +63,7 @@ def test_the_time_of_a_fencing_ends(*, off: bool) -> None:
     """S5: however long its plan would wait, the next step comes in time. Nothing is commanded any more, or it is off, freed and
     on again: its return is waited for no longer, and it is not switched off again."""
     slow = {"boot_timeout": timedelta(hours=2)} if off else {"wait_before_power": timedelta(hours=2)}
-    world = Remediated(ladder=(step(Strategy.FENCE, 5 * MINUTE), DELETE), node=World(boots=False, plan=plan(**slow)))
+    world = Remediated(ladder=(step(Strategy.FENCE, 5 * MINUTE), DELETE), node=World(boot_seconds=None, plan=plan(**slow)))
     with Play(world) as play:
         play.did("give-up")
         assert timedelta(0) < play.passed - 5 * MINUTE < MINUTE
@@ -75,7 +75,7 @@ def test_the_time_of_a_fencing_ends(*, off: bool) -> None:
 
 def test_no_taint_of_a_fencing_that_failed_goes_on_freeing_beside_the_next_step() -> None:
     """S1, S32: nobody reads the proof any more. It stood because not all pods went, and the machine could not be switched on."""
-    node = World(plan=plan(tries=1, restarts=0), pods_stay=True)
+    node = World(plan=plan(tries=1, restarts=0), stubborn=True)
     world = Remediated(ladder=(FENCE, SELF), node=node)
     forbidden = [failure(ErrorType.FORBIDDEN, "no right to patch nodes")] * 15
     world.after["power-management.taint-out-of-service"] = lambda: world.errors.update(
@@ -84,7 +84,7 @@ def test_no_taint_of_a_fencing_that_failed_goes_on_freeing_beside_the_next_step(
     with Play(world) as play:
         play.did("taint")
         play.did(f"create {OBJECT}")
-        assert not node.tainted
+        assert not node.out_of_service
         play.abort()
         result = play.result(Outcome.ABORTED)
     assert "the machine may be off" in result.message
@@ -95,7 +95,7 @@ def test_self_node_remediation_then_fence_then_deletion() -> None:
     followed by the next step: the person comes last."""
     world = Remediated(ladder=(SELF, FENCE, DELETE), node=silent())
     remediated(world, Outcome.REPLACED)
-    assert ("event NeedsHuman" in world.acts, world.node.cordoned) == (False, False)
+    assert ("event NeedsHuman" in world.acts, world.node.unschedulable) == (False, False)
     assert world.remembered == [(), (SELF.name,), (SELF.name, "fence")]
     assert world.count("event RemediationStepFailed") == 2
     order = [world.acts.index(act) for act in (f"create {OBJECT}", f"time-out {OBJECT}", "read", "give-up", f"delete {OBJECT}")]
@@ -140,10 +140,10 @@ def test_a_ladder_that_is_used_up_parks_loudly_without_a_permit() -> None:
 def test_resume_begins_anew_with_the_first_step_and_a_new_permit() -> None:
     """An object that has been given up is made anew, or its old word would hold."""
     world = Remediated(ladder=(SELF, FENCE), node=silent())
-    made = list[str]()
+    made = list[RemediationObject]()
 
-    def controller(each: Made) -> None:
-        made.append(each.name)
+    def controller(each: RemediationObject) -> None:
+        made.append(each)
         each.succeeded = "False" if len(made) == 1 else "True"
         world.node.ready = len(made) > 1
 
@@ -164,7 +164,7 @@ def test_a_patient_that_is_well_or_gone_while_parked_needs_no_person(outcome: Ou
         play.parked()
         if outcome is Outcome.RECOVERED:
             world.node.ready = True
-            play.tell(world.node.observation())
+            play.tell(world.node.seen_node())
         else:
             world.present = world.node.present = False
         play.result(outcome)
@@ -262,7 +262,7 @@ def test_an_abort_while_the_successor_of_a_parked_one_is_awaited_ends_it() -> No
 def _second_round(play: Play, node: World) -> None:
     """The first one has brought the node back on another boot; its machine was to go and did not, and a person has it go on."""
     node.ready, node.boot_id = True, "boot-2"
-    play.tell(node.observation())
+    play.tell(node.seen_node())
     play.did("uncordon")
     node.ready, node.pods, node.cut_pods, node.kdump = False, 3, 2, None
     play.parked()
@@ -280,7 +280,7 @@ def test_s49_a_path_that_a_step_has_cut_is_given_back_after_its_seal_has_ended(m
         assert node.paths[PORT.endpoint] is PowerState.OFF
         play.skip(timedelta(hours=1))
         node.ready, node.boot_id, node.excused = True, "boot-2", True
-        play.tell(node.observation())
+        play.tell(node.seen_node())
         play.result(Outcome.RECOVERED)
     assert (node.count("restore-path"), node.paths[PORT.endpoint]) == (1, PowerState.ON)
 
@@ -295,11 +295,11 @@ def test_a_restart_that_one_round_has_proven_opens_no_path_of_the_next() -> None
         _second_round(play, node)
         play.did("free-cut-pods", 2)
         node.ready = True
-        play.tell(node.observation())
+        play.tell(node.seen_node())
         assert f"{PORT.endpoint} is left cut: pods were freed and no restart is proven" in play.parked().problem
         assert (node.count("restore-path"), node.paths[PORT.endpoint]) == (1, PowerState.OFF)
         node.boot_id = "boot-3"
-        play.tell(node.observation())
+        play.tell(node.seen_node())
         play.did("restore-path", 2)
 
 
@@ -325,9 +325,9 @@ def test_a_restart_that_one_round_has_proven_takes_no_doubt_from_the_next() -> N
     with Play(world) as play:
         play.did("on")
         _second_round(play, node)
-        node.pods_stay = True
+        node.stubborn = True
         play.did("taint", 2)
         node.power = dict.fromkeys(node.power, PowerState.ON)
         node.ready = True
-        play.tell(node.observation())
+        play.tell(node.seen_node())
         assert "its pods may have been freed when it was said to be off, and no restart of it is proven" in play.parked().problem

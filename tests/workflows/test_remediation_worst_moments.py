@@ -26,9 +26,9 @@ from tests.workflows.remediation_run import (
     OBJECT,
     OWNER,
     SELF,
-    Made,
     Play,
     Remediated,
+    RemediationObject,
     remediated,
     step,
     succeeds,
@@ -83,7 +83,7 @@ def test_a_worker_lost_at_any_act_changes_nothing_of_how_it_ends(name: str, befa
     """S33, S35: every step is tried, one deletion is asked for, and nothing of it is left behind."""
     short = [replace(each, timeout=timedelta(seconds=20)) for each in (SELF, ANNOTATE, OWNER, FENCE)]
     world = Remediated(ladder=(*short, DELETE), goes_after=MINUTE, ready_after=MINUTE)
-    world.node = World(boots=False, plan=plan(tries=1, restarts=0))
+    world.node = World(boot_seconds=None, plan=plan(tries=1, restarts=0))
     world.errors[name] = [befalls] * 2
     remediated(world, Outcome.REPLACED)
     assert len(world.deletions) == 1
@@ -450,7 +450,7 @@ def test_an_object_that_only_had_to_wait_for_an_earlier_one_is_not_remembered() 
     """S20: the earlier one is on its way out, and the node has recovered before another could be made. What others have written
     is left alone."""
     world = Remediated(ladder=(SELF,), stands=("before", "before"))
-    world.objects[OBJECT] = Made(name=OBJECT, created=START, goes_at=START + 5 * MINUTE)
+    world.objects[OBJECT] = RemediationObject(created=START, goes_at=START + 5 * MINUTE)
     with Play(world) as play:
         play.did(f"create {OBJECT}")
         world.stands = ("theirs", world.stands[1])
@@ -467,7 +467,7 @@ SILENT = failure(ErrorType.UNREACHABLE, "no answer")
 
 def stays_off(*, excused: bool = True, ladder: tuple[object, ...] = (FENCE, SLOW), **changes: object) -> Remediated:
     """Its fencing switches it off and can't switch it on. excused: nobody asks for it any more from then on."""
-    node = World(plan=plan(tries=1, restarts=0, **changes), on_errors=[SILENT] * 500)
+    node = World(plan=plan(tries=1, restarts=0, **changes), errors={"on": [SILENT] * 500})
     world = Remediated(ladder=ladder, node=node, has_machine=False)  # type: ignore[arg-type]
     if excused:
         world.before["power-management.power-on"] = lambda: setattr(node, "excused", True)
@@ -489,11 +489,11 @@ def test_a_resume_that_cannot_switch_it_on_says_why_and_waits_for_the_next_word(
     with Play(world) as play:
         play.parked()
         if preserved:
-            world.node.on_errors.clear()
+            world.node.errors["on"].clear()
         world.node.preserved = preserved
         play.resume()
         assert why in play.parked().problem
-        world.node.on_errors.clear()
+        world.node.errors["on"].clear()
         world.node.preserved = False
         play.resume()
         play.result(Outcome.RECOVERED)
@@ -506,7 +506,7 @@ def test_s49_it_is_switched_on_after_more_than_a_week() -> None:
     with Play(world) as play:
         play.parked()
         play.skip(timedelta(days=8))
-        world.node.on_errors.clear()
+        world.node.errors["on"].clear()
         play.resume()
         play.result(Outcome.RECOVERED)
     assert world.node.commands[-1] == f"on {BMC}"
@@ -518,7 +518,7 @@ def test_no_other_device_is_switched_on_in_a_later_history() -> None:
     with Play(world) as play:
         play.parked()
         go_on(play, 2)
-        world.node.on_errors.clear()
+        world.node.errors["on"].clear()
         other = replace(world.node.plan.levels[0][0], endpoint="ipmi://10.0.0.8:623")
         world.node.plan = replace(world.node.plan, levels=((other,),))
         world.node.power[other.endpoint] = PowerState.ON
@@ -532,13 +532,13 @@ def test_no_other_device_is_switched_on_in_a_later_history() -> None:
 
 def test_no_other_step_begins_while_our_taint_may_stand() -> None:
     """S32: whoever is asked next may switch the machine on. It can't be removed while the API is away, and is tried again."""
-    node, tainted = World(plan=plan(tries=1, restarts=0), pods_stay=True), list[bool]()
+    node, tainted = World(plan=plan(tries=1, restarts=0), stubborn=True), list[bool]()
     world = Remediated(ladder=(FENCE, SLOW), node=node, has_machine=False)
-    world.before["remediation.create-object"] = lambda: tainted.append(node.tainted)
+    world.before["remediation.create-object"] = lambda: tainted.append(node.out_of_service)
     with Play(world) as play:
         play.did("taint")
         node.silent = set(node.power)
-        node.untaint_errors = [failure(ErrorType.UNREACHABLE, "the API is away")] * 30
+        node.errors["untaint"] = [failure(ErrorType.UNREACHABLE, "the API is away")] * 30
         play.did(f"create {OBJECT}")
         assert tainted == [False]
 
@@ -546,14 +546,14 @@ def test_no_other_step_begins_while_our_taint_may_stand() -> None:
 def test_a_node_whose_off_was_a_lie_is_not_called_recovered_by_what_comes_after() -> None:
     """S2, S44: as of a fencing by itself; its step has failed, and the next one finds the node well on the boot that was
     fenced."""
-    node = World(plan=plan(tries=1, restarts=0, free_timeout=timedelta(hours=1)), pods_stay=True)
+    node = World(plan=plan(tries=1, restarts=0, free_timeout=timedelta(hours=1)), stubborn=True)
     with Play(Remediated(ladder=(FENCE, SLOW), node=node, has_machine=False)) as play:
         play.did("taint")
         node.power, node.ready = dict.fromkeys(node.power, PowerState.ON), True
         assert "its pods may have been freed when it was said to be off" in play.parked().problem
         play.roll()
         play.skip(HOUR)
-        assert (play.status().phase, node.cordoned) == (Phase.NEEDS_HUMAN, True)
+        assert (play.status().phase, node.unschedulable) == (Phase.NEEDS_HUMAN, True)
         play.abort()
         play.result(Outcome.ABORTED)
 

@@ -17,7 +17,7 @@ from activities.contracts.episodes import EpisodeDescription, FoundOpen, Opened
 from policy.checks.circuit_breakers import OpenReason
 from policy.checks.health_check import HealthCheck
 from policy.checks.inventory import ControlPlane
-from policy.episode.messages import FencingInput, NeedKind, Observation, episode_id
+from policy.episode.messages import FencingInput, NeedKind, SeenNode, episode_id
 from policy.episode.operator_commands import CIRCUIT_BREAKER
 from policy.episode.permits import (
     PermitDecision,
@@ -102,7 +102,7 @@ async def test_a_parked_episode_gives_its_permit_back_and_keeps_its_node(env: Wo
         await scan.release(world.opened[0], parked=True, outcome="", problem="the BMC says on")
         await scan.has_opened(2)
         held = [PermitState.PARKED, PermitState.OPEN]
-        await scan.until(lambda status: [permit.holding for permit in status.permits] == held)
+        await scan.until(lambda status: [permit.state for permit in status.permits] == held)
         asked = tuple(PermitQuestion(node=each.node, incident=each.incident) for each in world.opened)
         answer = await scan.handle.query(HealthScanner.holds_permits, PermitQuestions(questions=asked))
         assert [each.held for each in answer.questions] == [False, True]
@@ -152,7 +152,7 @@ async def test_where_the_cluster_has_lost_its_workers_no_node_is_admitted_by_an_
         await scan.until(lambda status: "no worker" in status.problem)
         assert await env.get_current_time(scan.handle) - lost_at < timedelta(seconds=40)
         await scan.release(world.opened[0], parked=True)
-        await scan.until(lambda status: status.permits[0].holding is PermitState.PARKED)
+        await scan.until(lambda status: status.permits[0].state is PermitState.PARKED)
         await let_pass(env, scan.handle, timedelta(seconds=2))
         assert len(world.opened) == 1
         asked = await scan.ask("node-3")
@@ -249,7 +249,7 @@ async def test_an_aborted_node_is_left_alone_until_it_was_healthy_once(env: Work
         assert status.held_off[0].reason.endswith(
             "until it is healthy once, or a person asks: `nodewarden fence node-1 --reason …`"
         )
-        world.show(report(observations=(Observation(node="node-1", ready=True),)))
+        world.show(report(seen_nodes=(SeenNode(node="node-1", ready=True),)))
         await scan.until(lambda status: not status.held_off)
         world.show(report("node-1"))
         await scan.has_opened(2)
@@ -259,23 +259,23 @@ async def test_an_aborted_node_is_left_alone_until_it_was_healthy_once(env: Work
     "seen",
     [
         (),
-        (Observation(node="node-1", unhealthy=True),),
-        (Observation(node="node-1", ready=True, unhealthy=True),),
-        (Observation(node="node-1", soon=True),),
+        (SeenNode(node="node-1", unhealthy=True),),
+        (SeenNode(node="node-1", ready=True, unhealthy=True),),
+        (SeenNode(node="node-1", soon=True),),
     ],
 )
 async def test_a_circuit_breaker_that_opens_does_not_make_an_abort_forgotten(
-    env: WorkflowEnvironment, seen: tuple[Observation, ...]
+    env: WorkflowEnvironment, seen: tuple[SeenNode, ...]
 ) -> None:
     """S19: under an open circuit breaker nobody is a candidate, and the node is as sick as before."""
     world = ScriptedCluster()
     async with after_an_abort(env, world) as scan:
         await scan.until(lambda status: bool(status.held_off))
         scans = len(world.requests)
-        world.show(report(observations=seen))
+        world.show(report(seen_nodes=seen))
         await scan.until(lambda status: len(world.requests) >= scans + 2 and not status.refused)
         assert "node-1" in world.requests[-1].watching, "what becomes of it must be heard"
-        world.show(report("node-1", observations=(Observation(node="node-1", unhealthy=True),)))
+        world.show(report("node-1", seen_nodes=(SeenNode(node="node-1", unhealthy=True),)))
         status = await scan.until(lambda status: bool(status.refused))
         assert "aborted by ada" in status.refused[0].message
         assert len(world.opened) == 1
@@ -380,7 +380,7 @@ async def test_a_request_without_any_policy_takes_the_lease_first(env: WorkflowE
 
 async def test_a_scanner_without_memory_finds_its_holders_again_before_it_admits(env: WorkflowEnvironment) -> None:
     """S14: terminated and started anew, it counts the episode whose mark it finds."""
-    world = ScriptedCluster(report("node-1", "node-2", observations=(Observation(node="node-1", incident="old"),)))
+    world = ScriptedCluster(report("node-1", "node-2", seen_nodes=(SeenNode(node="node-1", incident="old"),)))
     world.known["node-1"] = EpisodeDescription(
         node="node-1", known=True, open=True, workflow_id="episode/x/node-1", incident="old", permit=True
     )
@@ -421,19 +421,19 @@ async def test_what_the_last_scanner_opened_at_its_end_is_waited_for(env: Workfl
 
 async def test_nothing_is_granted_while_the_open_episodes_cannot_be_listed(env: WorkflowEnvironment) -> None:
     """S14: neither to a candidate nor to a person, who is told why; then the list is asked for again without another report."""
-    world = ScriptedCluster(report("node-1", observations=(Observation(node="node-2", incident="old"),)), fails={"list": 2})
+    world = ScriptedCluster(report("node-1", seen_nodes=(SeenNode(node="node-2", incident="old"),)), fails={"list": 2})
     world.known["node-2"] = held("node-2")
     async with scanning(env, world) as scan:
         status = await scan.until(lambda status: "Temporal can't list" in status.problem)
         assert (status.permits, world.described, world.opened) == ((), [], [])
         status = await scan.until(lambda status: bool(status.permits))
-        assert [(each.node, each.holding) for each in status.permits] == [("node-2", PermitState.OPEN)], "it is no stranger"
+        assert [(each.node, each.state) for each in status.permits] == [("node-2", PermitState.OPEN)], "it is no stranger"
         assert (world.opened, world.listed) == ([], 3)
 
 
 async def test_a_mark_without_an_episode_on_a_healthy_node_is_cleaned_up(env: WorkflowEnvironment) -> None:
     """S35: marks of an episode that was terminated."""
-    world = ScriptedCluster(report(observations=(Observation(node="node-1", uid="u", ready=True, incident="old"),)))
+    world = ScriptedCluster(report(seen_nodes=(SeenNode(node="node-1", uid="u", ready=True, incident="old"),)))
     async with scanning(env, world) as scan:
         await scan.has_opened(1)
         assert world.opened[0].need.kind is NeedKind.CLEAN_UP
@@ -491,7 +491,7 @@ async def test_hundreds_of_scans_and_their_continue_as_new_lose_nothing(env: Wor
         world.show(world.current)
         await eventually(env, lambda: not world.restless, within=200)
         status = await scan.until(lambda status: status.scans > SCANS_OF_A_RUN + 50)
-        assert [permit.holding for permit in status.permits] == [PermitState.PARKED, PermitState.OPEN]
+        assert [permit.state for permit in status.permits] == [PermitState.PARKED, PermitState.OPEN]
         assert [permit.incident for permit in status.permits] == [episode.incident for episode in world.opened]
         description = await scan.client_handle().describe()
         assert description.run_id != scan.handle.first_execution_run_id
@@ -522,9 +522,9 @@ async def test_a_view_that_is_not_complete_rebuilds_nothing(env: WorkflowEnviron
         await scan.until(lambda status: status.scans >= 1)
         assert (world.listed, world.described) == (0, [])
         world.known["node-1"] = held("node-1")
-        world.show(report("node-2", observations=(Observation(node="node-1", incident="old"),)))
+        world.show(report("node-2", seen_nodes=(SeenNode(node="node-1", incident="old"),)))
         status = await scan.until(lambda status: bool(status.permits))
-        assert [(each.node, each.holding) for each in status.permits] == [("node-1", PermitState.OPEN)]
+        assert [(each.node, each.state) for each in status.permits] == [("node-1", PermitState.OPEN)]
         assert world.opened == []
 
 
@@ -556,34 +556,34 @@ async def test_an_episode_that_asks_is_answered_once_the_opening_under_its_id_ha
     async with scanning(env, world) as scan:
         await eventually(env, lambda: world.asked == [("node-1",)])
         asking = asyncio.create_task(scan.ask("node-1"))
-        await scan.until(lambda status: [each.holding for each in status.permits] == [PermitState.RESERVED])
+        await scan.until(lambda status: [each.state for each in status.permits] == [PermitState.RESERVED])
         world.may_open.set()
         assert (await asking).decision is PermitDecision.GRANTED
 
 
 async def test_no_episode_is_described_as_gone_while_it_is_being_opened(env: WorkflowEnvironment) -> None:
     """S14: an answer from before the opening would give his permit to the next one, and two would act."""
-    mark = Observation(node="node-9", uid="u9", incident="of-another", unhealthy=True)
-    world = ScriptedCluster(report("node-1", "node-2", observations=(mark,)))
+    mark = SeenNode(node="node-9", uid="u9", incident="of-another", unhealthy=True)
+    world = ScriptedCluster(report("node-1", "node-2", seen_nodes=(mark,)))
     world.may_open.clear()
     state = ScannerState(started=NOW, known=True)
     async with scanning(env, world, state=state) as scan:
         try:
             await eventually(env, lambda: bool(world.asked) and bool(world.described))
             assert world.described == [("node-9",)]
-            world.show(report("node-1", "node-2", observations=(mark,), inventory=13))
+            world.show(report("node-1", "node-2", seen_nodes=(mark,), inventory=13))
             status = await scan.until(lambda status: status.report is not None and status.report.inventory == 13)
-            assert [(line.node, line.holding) for line in status.permits] == [("node-1", PermitState.RESERVED)]
+            assert [(line.node, line.state) for line in status.permits] == [("node-1", PermitState.RESERVED)]
         finally:
             world.may_open.set()
-        await scan.until(lambda status: [line.holding for line in status.permits] == [PermitState.OPEN])
+        await scan.until(lambda status: [line.state for line in status.permits] == [PermitState.OPEN])
 
 
 def in_hand(world: ScriptedCluster, **changes: object) -> ScanReport:
     """node-1 and node-2, whose episodes hear what they are told, as they are seen: not Ready, or as it is said."""
     world.there = {"node-1", "node-2"}
-    plain = [Observation(node=node, uid=f"uid-{node}", unhealthy=True, boot_id="b1") for node in ("node-1", "node-2")]
-    return report("node-1", "node-2", observations=tuple(replace(each, **changes) for each in plain))  # type: ignore[arg-type]
+    plain = [SeenNode(node=node, uid=f"uid-{node}", unhealthy=True, boot_id="b1") for node in ("node-1", "node-2")]
+    return report("node-1", "node-2", seen_nodes=tuple(replace(each, **changes) for each in plain))  # type: ignore[arg-type]
 
 
 async def test_episodes_are_told_together_one_call_at_a_time_and_the_latest_last(env: WorkflowEnvironment) -> None:
@@ -596,7 +596,7 @@ async def test_episodes_are_told_together_one_call_at_a_time_and_the_latest_last
         await eventually(env, lambda: bool(world.told) and world.told[-1][0].boot_id == "b2")
         told = len(world.told)
         world.show(in_hand(world, boot_id="b2", incident=world.opened[0].incident))
-        await scan.until(lambda status: status.report is not None and bool(status.report.observations[0].incident))
+        await scan.until(lambda status: status.report is not None and bool(status.report.seen_nodes[0].incident))
         assert len(world.told) == told
         world.may_tell.clear()
         before = (await scan.until(lambda status: bool(status.scans))).scans
@@ -646,9 +646,9 @@ async def test_a_member_without_a_node_is_taken_only_while_the_nodes_that_are_le
     episode = EpisodeDescription(
         node=name, known=True, open=True, permit=True, workflow_id="e", incident="i", control_plane=True, started=NOW
     )
-    for watched in ((), (Observation(node=name, present=False),)):
+    for watched in ((), (SeenNode(node=name, present=False),)):
         plane = ControlPlane(members=2, ready=ready, lost=() if name.startswith("machine/") else (name,))
-        seen = report(control_plane=plane, observations=watched)
+        seen = report(control_plane=plane, seen_nodes=watched)
         world = ScriptedCluster(seen, found=[FoundOpen(nodes=(name,))], known={name: episode})
         async with scanning(env, world) as scan:
             await scan.until(lambda status: len(status.permits) == 1)
@@ -737,9 +737,9 @@ async def test_an_override_that_waits_for_its_turn_is_one_when_it_comes(env: Wor
 # When the scanner begins to clean up what others have left: marks without an episode, objects that nobody needs (S35).
 
 STEP = EscalationStep(strategy=Strategy.DELETE_MACHINE, name=Strategy.DELETE_MACHINE.value)
-MARK = Observation(node="node-1", uid="u", ready=True, incident="old")
+MARK = SeenNode(node="node-1", uid="u", ready=True, incident="old")
 OBJECT = LeftOver(node="node-1", check=CHECK, step=STEP, name="node-1", reason="it is left over: its node is well")
-LEFT: list[dict[str, object]] = [{"observations": (MARK,)}, {"left_over": (OBJECT,)}]
+LEFT: list[dict[str, object]] = [{"seen_nodes": (MARK,)}, {"left_over": (OBJECT,)}]
 each_left = pytest.mark.parametrize("left", LEFT, ids=["a mark", "an object"])
 
 
@@ -775,14 +775,14 @@ async def test_nothing_is_cleaned_up_where_an_episode_is_open_or_has_just_ended(
     world = ScriptedCluster(report("node-1"))
     async with scanning(env, world, concurrency=2) as scan:
         await scan.has_opened(1)
-        await scan.until(lambda status: [each.holding for each in status.permits] == [PermitState.OPEN])
+        await scan.until(lambda status: [each.state for each in status.permits] == [PermitState.OPEN])
         shown = report("node-2", candidates=(replace(candidate("node-2"), refused="not now"),), **left)
         world.show(shown)
         await scan.until(lambda status: [each.node for each in status.refused] == ["node-2"])
         assert world.asked == [("node-1",)]
         await scan.release(world.opened[0])
         await scan.until(lambda status: not status.permits)
-        if "observations" in left:
+        if "seen_nodes" in left:
             await eventually(env, lambda: bool(world.described))  # till then it could be the mark of somebody else
         for incident in ("by-hand", "again"):
             await scan.ask("node-9", incident)
@@ -800,5 +800,5 @@ async def test_an_object_of_a_node_that_is_held_off_is_left_alone(env: WorkflowE
         world.show(report("node-1", left_over=(OBJECT,)))
         await scan.until(lambda status: ["aborted by ada" in each.message for each in status.refused] == [True])
         assert world.asked == [("node-1",)]
-        world.show(report(left_over=(OBJECT,), observations=(replace(MARK, incident=""),)))
+        world.show(report(left_over=(OBJECT,), seen_nodes=(replace(MARK, incident=""),)))
         await scan.until(lambda status: world.asked == [("node-1",), ("node-1",)])

@@ -14,7 +14,7 @@ from policy.episode.decisions import Decision, DecisionKind
 from policy.episode.messages import Kind
 from policy.episode.modes import ClusterModes, ModeRule
 from policy.episode.permits import NeedsPerson, Permit, PermitDecision, PermitRequest, PermitState, Portion, Replacing
-from policy.observation.spells import Ending, HeldSpan, NodeDays, Spell
+from policy.history.spells import Ending, HeldSpan, NodeDays, ObservationRecord, Spell
 from policy.scan.pauses import PastPause, Pause
 from policy.scan.repeat_alarm import PastIncident, Repetition
 from policy.values.mode import Mode
@@ -27,7 +27,7 @@ LATER = NOW + timedelta(minutes=1)
 
 
 def line(node: str) -> Permit:
-    return Permit(node=node, workflow_id="w", incident=f"of-{node}", kind=Kind.FENCING, holding=PermitState.OPEN, granted_at=NOW)
+    return Permit(node=node, workflow_id="w", incident=f"of-{node}", kind=Kind.FENCING, state=PermitState.OPEN, granted_at=NOW)
 
 
 def spell(node: str) -> Spell:
@@ -71,6 +71,11 @@ FULL = ScannerState(
     spells_ended=[replace(spell("t"), ended=LATER, ending=Ending.CAME_BACK)],
     spells_of_storms=[replace(spell("u"), ended=LATER, ending=Ending.OURS, storm="1")],
     node_days=(NodeDays(day="2026-11-01", check="NodeHealthCheck//workers", mode=Mode.REPAIR, seconds=720.0),),
+    unrecorded=(
+        ObservationRecord(
+            cluster="prod", days=(NodeDays(day="2026-10-31", check="c", mode=Mode.OBSERVE, seconds=1.0),), until=NOW
+        ),
+    ),
     days_counted_at=NOW,
 )
 EMPTY = ScannerState(started=NOW)

@@ -12,7 +12,7 @@ from temporalio.client import WorkflowUpdateStage
 from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts.episodes import NotifyResult, Opened
-from policy.episode.messages import Kind, Observation, episode_id
+from policy.episode.messages import Kind, SeenNode, episode_id
 from policy.episode.permits import Permit, PermitDecision, PermitRequest, PermitState
 from policy.preservation.preservation_index import PreservationNeed
 from policy.scan.report_builder import stamp_of
@@ -106,7 +106,7 @@ async def test_who_holds_the_node_is_not_refused_for_an_episode_that_comes_to_no
     world.may_open.clear()
     async with scanning(env, world) as scan:
         await eventually(env, lambda: bool(world.asked))
-        await scan.until(lambda status: any(permit.holding is PermitState.RESERVED for permit in status.permits))
+        await scan.until(lambda status: any(permit.state is PermitState.RESERVED for permit in status.permits))
         request = PermitRequest(node="node-1", workflow_id=episode_id(scan.cluster, "node-1"), incident="of-the-remediation")
         accepted = WorkflowUpdateStage.ACCEPTED
         asked = await scan.client_handle().start_update(HealthScanner.request_permit, request, wait_for_stage=accepted)
@@ -117,7 +117,7 @@ async def test_who_holds_the_node_is_not_refused_for_an_episode_that_comes_to_no
 
 # Which episodes the scanner notifies of their nodes.
 
-SEEN = Observation(node="n", ready=True)
+SEEN = SeenNode(node="n", ready=True)
 
 
 @pytest.mark.parametrize(("stale", "notified"), [("", ["n"]), ("nothing was heard for a minute", [])])
@@ -128,13 +128,13 @@ async def test_what_a_stale_view_shows_of_a_node_is_no_change(
     asked = list[str]()
 
     async def tell(_: object, request: Any, **__: object) -> NotifyResult:
-        asked.extend(each.node for each in request.observations)
+        asked.extend(each.node for each in request.seen_nodes)
         return NotifyResult()
 
     monkeypatch.setattr(workflow, "now", lambda: NOW)
     monkeypatch.setattr(workflow, "execute_activity_method", tell)
-    permit = Permit(node="n", workflow_id="w", incident="i", kind=Kind.FENCING, holding=PermitState.OPEN, granted_at=NOW)
-    seen = report(observations=(SEEN,), view=ViewState(synced=True, stale=stale))
+    permit = Permit(node="n", workflow_id="w", incident="i", kind=Kind.FENCING, state=PermitState.OPEN, granted_at=NOW)
+    seen = report(seen_nodes=(SEEN,), view=ViewState(synced=True, stale=stale))
     state = ScannerState(started=NOW, report=seen, permits={"n": permit}, notified={"n": "as it was"})
     await HealthScanner(ScannerInput(cluster="c", state=state))._notify_episodes()
     assert asked == notified

@@ -85,7 +85,7 @@ async def test_after_so_many_failures_a_node_is_left_alone_until_the_pause_is_ov
         assert held.until - await env.get_current_time(scan.handle) > timedelta(days=4)
         assert (await scan.ask("r0-0")).decision is PermitDecision.GRANTED
         status = await scan.until(lambda status: not status.held_off)
-        assert [permit.holding for permit in status.permits] == [PermitState.OPEN]
+        assert [permit.state for permit in status.permits] == [PermitState.OPEN]
 
 
 async def test_a_node_that_was_just_switched_on_keeps_its_quiet_time(env: WorkflowEnvironment) -> None:

@@ -12,7 +12,7 @@ from activities.errors import ErrorType, failure
 from policy.episode.decisions import Decision, DecisionKind
 from policy.episode.gate import MODE
 from policy.episode.messages import episode_id
-from policy.observation.spells import MOST_RECORDED, Ending, NodeDays, ObservationRecord, ScannerSpells, Spell
+from policy.history.spells import MOST_RECORDED, Ending, NodeDays, ObservationRecord, ScannerSpells, Spell
 from policy.scan.scan_report import NodeStanding, ScanReport, WatchedNode
 from policy.values.mode import Mode
 from tests.workflows import contract
@@ -77,6 +77,24 @@ async def test_a_node_that_is_repaired_after_waiting_has_its_incident_on_record(
         assert (spell.node, spell.ending, spell.incident) == ("b", Ending.OURS, world.opened[1].incident)
 
 
+async def test_a_node_that_is_left_alone_has_a_spell_under_an_open_circuit_breaker(
+    env: WorkflowEnvironment,
+) -> None:
+    """S44: it is no candidate then, and the scanner asks how it stands."""
+    world = ScriptedCluster(report("a"))
+    async with scanning(env, world) as scan:
+        await scan.has_opened(1)
+        world.show(report())
+        await scan.release(world.opened[0], outcome="aborted", problem="by ada")
+        await eventually(env, lambda: world.requests[-1].spells == ("a",))
+        held = WatchedNode(
+            node="a", standing=NodeStanding.DUE, check=CHECK.key, code="CircuitBreakerOpen", message="0 are healthy"
+        )
+        world.show(report(watched=(held,)))
+        status = await scan.until(lambda status: bool(status.spells))
+        assert [(each.node, each.held[0].code) for each in status.spells] == [("a", "CircuitBreakerOpen")]
+
+
 async def test_a_storm_is_recorded_once_all_of_it_is_over(env: WorkflowEnvironment) -> None:
     nodes = [f"n{number:02}" for number in range(12)]
     world = ScriptedCluster(report(*nodes))
@@ -135,6 +153,20 @@ async def test_a_storm_that_is_refused_keeps_all_its_parts_and_another_goes_firs
         }
 
 
+async def test_refused_storms_take_turns(env: WorkflowEnvironment) -> None:
+    """A storm is dropped only where it is tried: one that waits for the end of another would stay twice as long."""
+    world = ScriptedCluster(report("x"))
+    world.refuses = lambda record: bool(record.spells)
+    async with scanning(
+        env, world, state=ScannerState(started=NOW, spells_of_storms=[*of_storm("a", 1), *of_storm("b", 1)])
+    ) as scan:
+        for tries in range(1, 5):
+            await eventually(env, lambda tries=tries: len(world.record_requests) >= tries)
+            await let_pass(env, scan.handle, timedelta(seconds=61))
+            world.show(report("x"))
+    assert [each.records[0].spells[0].storm for each in world.record_requests[:4]] == ["a", "b", "a", "b"]
+
+
 def after_another(world: ScriptedCluster, *spells: Spell) -> ScriptedCluster:
     """Another scanner of the cluster has left these."""
     days = (NodeDays(day=f"{datetime.now(UTC):%Y-%m-%d}", check="c", mode=Mode.OBSERVE, seconds=7.0),)
@@ -189,10 +221,31 @@ async def test_a_scanner_that_is_stopped_records_what_is_open(env: WorkflowEnvir
         assert endings(world.recorded) == {"b": Ending.STILL_SICK}
 
 
+async def test_node_days_that_a_stop_can_t_record_are_recorded_by_the_next_scanner(env: WorkflowEnvironment) -> None:
+    """Under the moment of the stop: a record that was made, although no answer came, is made once."""
+    days = (NodeDays(day=f"{datetime.now(UTC):%Y-%m-%d}", check="c", mode=Mode.OBSERVE, seconds=7.0),)
+    world = ScriptedCluster(report("a"))
+    world.fails["record"] = 99
+    async with scanning(env, world, state=ScannerState(started=NOW, node_days=days)) as scan:
+        await scan.until(lambda status: status.scans > 0)
+        await scan.client_handle().execute_update(HealthScanner.stop, StopRequest(who="ada", reason="maintenance"))
+        await scan.handle.result()
+        left = await scan.handle.query(HealthScanner.spells)
+        tried = {each.workflow_id for request in world.record_requests for each in request.records}
+    assert ([each.workflow_id for each in left.records], left.days) == ([*tried], ())
+    after = after_another(ScriptedCluster(report("a")))
+    after.former = replace(left, days=days)  # of the same day, which goes on
+    async with scanning(env, after) as scan:
+        await eventually(env, lambda: bool(after.recorded))
+        known = await scan.client_handle().query(HealthScanner.spells)
+    assert [each.days for each in after.recorded] == [each.days for each in left.records]
+    assert ([each.seconds >= 7.0 for each in known.days if each.check == "c"], known.records) == ([True], ())
+
+
 def test_fifteen_hundred_spells_are_less_than_temporal_takes() -> None:
     """2 MB is the most for one payload; the state is carried over in one."""
-    from policy.observation.open_spells import LONGEST_TEXT, MANY, MOST_OPEN, MOST_SPANS, MOST_SPANS_OF_MANY
-    from policy.observation.spells import HeldSpan
+    from policy.history.open_spells import LONGEST_TEXT, MANY, MOST_BYTES, MOST_OPEN, MOST_SPANS, MOST_SPANS_OF_MANY
+    from policy.history.spells import HeldSpan
 
     span = HeldSpan(code="CircuitBreakerOpen", message="m" * LONGEST_TEXT, since=NOW, until=NOW)
     largest = Spell(
@@ -209,7 +262,7 @@ def test_fifteen_hundred_spells_are_less_than_temporal_takes() -> None:
     for number, spans in ((MOST_OPEN, MOST_SPANS_OF_MANY), (MANY, MOST_SPANS)):
         spells = tuple(replace(largest, held=(span,) * spans) for _ in range(number))
         (payload,) = DATA_CONVERTER.payload_converter.to_payloads([spells])
-        assert len(payload.data) < 1_700_000, "the rest is for the report and the permits"
+        assert len(payload.data) < MOST_BYTES, "the rest is for the report and the permits"
 
 
 # What the scanner decides goes to the decision stream with its scans: each change once, and again until a scan was answered.

@@ -17,7 +17,7 @@ from temporalio.testing import WorkflowEnvironment
 from activities.contracts.episodes import DescribeResult, EpisodeActivities, EpisodeDescription, FoundOpen
 from policy.checks.health_check import HealthCheck
 from policy.checks.inventory import ControlPlane
-from policy.episode.messages import Kind, Observation
+from policy.episode.messages import Kind, SeenNode
 from policy.episode.permits import Permit, PermitDecision, PermitQuestion, PermitQuestions, PermitState, Release
 from policy.objects.nodes import Condition, NodeView
 from policy.scan.scan_report import ScanReport
@@ -34,14 +34,14 @@ from workflows.scanner.permits import DESCRIBE_EVERY, LIST_LAG, Holders
 from workflows.scanner.state import REMIND_EVERY, ScannerInput, ScannerState
 
 
-def line(node: str, holding: PermitState = PermitState.OPEN, incident: str = "mine") -> Permit:
+def line(node: str, state: PermitState = PermitState.OPEN, incident: str = "mine") -> Permit:
     """A line granted a while ago."""
     return Permit(
         node=node,
         workflow_id=f"episode/c/{node}",
         incident=incident,
         kind=Kind.FENCING,
-        holding=holding,
+        state=state,
         granted_at=NOW - timedelta(minutes=5),
     )
 
@@ -60,7 +60,7 @@ def state_with(*lines: Permit) -> ScannerState:
 
 def holdings(state: ScannerState) -> dict[str, PermitState]:
     """Line by line."""
-    return {permit.node: permit.holding for permit in state.permits.values()}
+    return {permit.node: permit.state for permit in state.permits.values()}
 
 
 OPEN, PARKED, KEPT = PermitState.OPEN, PermitState.PARKED, {"kind": Kind.PRESERVATION}
@@ -79,7 +79,7 @@ SAID: dict[str, tuple[tuple[Permit, ...], EpisodeDescription, dict[str, PermitSt
     ),
     "only the episode's own parking parks a line": ((MINE,), described("node-1", permit=False, parked=True), {"node-1": PARKED}),
     "a reservation whose episode is open is no reservation any more": (
-        (replace(MINE, holding=PermitState.RESERVED),),
+        (replace(MINE, state=PermitState.RESERVED),),
         described("node-1"),
         {"node-1": OPEN},
     ),
@@ -123,7 +123,7 @@ def test_a_rebuilt_state_takes_holders_in_while_there_is_room() -> None:
     state = state_with()
     state.reconcile(described("cp-1", control_plane=True, node_uid="u", provider_id="p"), NOW, room=True)
     permit = state.permits["cp-1"]
-    assert (permit.holding, permit.control_plane, permit.node_uid, permit.provider_id) == (PermitState.OPEN, True, "u", "p")
+    assert (permit.state, permit.control_plane, permit.node_uid, permit.provider_id) == (PermitState.OPEN, True, "u", "p")
 
 
 def test_a_state_built_anew_gives_no_permit_to_an_episode_that_says_it_has_none() -> None:
@@ -149,11 +149,11 @@ def test_what_a_silent_holder_could_not_say_is_learnt_once_it_answers() -> None:
     state = state_with()
     state.reconcile(described("cp-1"), NOW, room=True)
     permit = state.permits["cp-1"]
-    assert (permit.holding, permit.control_plane, permit.node_uid) == (PermitState.OPEN, None, "")
+    assert (permit.state, permit.control_plane, permit.node_uid) == (PermitState.OPEN, None, "")
     later = NOW + timedelta(minutes=1)
     state.reconcile(described("cp-1", control_plane=False, node_uid="u", provider_id="p"), later, room=True)
     permit = state.permits["cp-1"]
-    assert (permit.holding, permit.control_plane, permit.node_uid, permit.provider_id) == (PermitState.OPEN, False, "u", "p")
+    assert (permit.state, permit.control_plane, permit.node_uid, permit.provider_id) == (PermitState.OPEN, False, "u", "p")
 
 
 @pytest.mark.parametrize(("line_says", "episode_says", "after"), [(False, True, True), (True, False, True), (False, None, False)])
@@ -218,11 +218,11 @@ async def test_after_a_reset_a_line_that_was_parked_is_what_its_episode_says(
     holders = Holders(ScannerInput(cluster="c", concurrency=2), state)
     expected = {"n": PermitState.PARKED, "opening": PermitState.RESERVED}
     await holders.rebuild(report(run="first"))
-    assert {line.node: line.holding for line in state.permits.values()} == expected
+    assert {line.node: line.state for line in state.permits.values()} == expected
     await holders.rebuild(report(run="after the reset"))
     assert state.known
     counts = PermitState.PARKED if parked else PermitState.OPEN
-    assert {line.node: line.holding for line in state.permits.values()} == expected | {"n": counts}
+    assert {line.node: line.state for line in state.permits.values()} == expected | {"n": counts}
 
 
 # The scanner's table keeps what a line counts under, whatever its episode asks meanwhile (S14).
@@ -237,10 +237,10 @@ async def test_a_check_counts_an_episode_that_has_asked_for_its_permit_again(env
     world = ScriptedCluster(report("node-1", candidates=(first,), checks=(ONE_AT_ONCE,)))
     async with scanning(env, world, concurrency=5) as scan:
         await scan.has_opened(1)
-        await scan.until(lambda status: [each.holding for each in status.permits] == [PermitState.OPEN])
+        await scan.until(lambda status: [each.state for each in status.permits] == [PermitState.OPEN])
         if gives_back:
             await scan.release(world.opened[0], held=True, outcome="")
-            await scan.until(lambda status: [each.holding for each in status.permits] == [PermitState.PARKED])
+            await scan.until(lambda status: [each.state for each in status.permits] == [PermitState.PARKED])
         answer = await scan.ask("node-1", world.opened[0].incident, by_person=False)
         assert answer.decision is PermitDecision.GRANTED
         world.show(report("node-1", "node-2", candidates=(first, second), checks=(ONE_AT_ONCE,)))
@@ -260,7 +260,7 @@ async def test_a_node_with_unknown_checks_counts_under_each_until_a_report_names
     others = (candidate("node-1"),) if is_candidate else ()
     world = ScriptedCluster(report(), found=[FoundOpen(nodes=("node-1",))], known={"node-1": open_one})
     async with scanning(env, world, concurrency=5) as scan:
-        await scan.until(lambda status: [each.holding for each in status.permits] == [PermitState.PARKED])
+        await scan.until(lambda status: [each.state for each in status.permits] == [PermitState.PARKED])
         world.show(report(candidates=others))
         await scan.until(lambda status: status.report is not None and len(status.report.candidates) == len(others))
         assert (await scan.ask("node-1", "i-1")).decision is PermitDecision.GRANTED
@@ -329,7 +329,7 @@ async def test_one_that_asks_while_more_wait_than_a_report_names_is_held_to_its_
     async with scanning(env, world, concurrency=90) as scan:
         await scan.has_opened(1)
         world.show(report_of(ledger, ("node-1", "node-59") if is_told else ("node-1",)))
-        await scan.until(lambda status: len(status.report.observations if status.report is not None else ()) == 1 + is_told)
+        await scan.until(lambda status: len(status.report.seen_nodes if status.report is not None else ()) == 1 + is_told)
         answer = await scan.ask("node-59")
         assert (answer.decision, answer.reason) == (
             PermitDecision.QUEUED,
@@ -445,7 +445,7 @@ async def test_a_held_episode_makes_room_and_has_not_failed(env: WorkflowEnviron
         await scan.release(world.opened[0], outcome="", held=True)
         await scan.has_opened(2)
         status = await scan.until(lambda status: len(status.permits) == 2)
-        assert {permit.node: permit.holding for permit in status.permits}["node-1"] is PermitState.PARKED
+        assert {permit.node: permit.state for permit in status.permits}["node-1"] is PermitState.PARKED
         carried = await scan.handle.query(HealthScanner.status)
         assert carried.held_off == ()
         assert (await scan.ask("node-1", world.opened[0].incident)).decision is PermitDecision.QUEUED
@@ -455,7 +455,7 @@ async def test_a_held_episode_makes_room_and_has_not_failed(env: WorkflowEnviron
 
 AFTER_RESET = ScannerState(started=NOW, known=True, described_at=NOW)
 """It believes that it knows all open episodes."""
-LOST = Observation(node="node-1", uid="uid-node-1", unhealthy=True, incident="i-1", provider_id="sim:///1")
+LOST = SeenNode(node="node-1", uid="uid-node-1", unhealthy=True, incident="i-1", provider_id="sim:///1")
 OPEN_EPISODE = EpisodeDescription(
     node="node-1", known=True, open=True, workflow_id="episode", incident="i-1", permit=True, control_plane=False
 )
@@ -463,7 +463,7 @@ OPEN_EPISODE = EpisodeDescription(
 
 def marked(*nodes: str, **changes: object) -> ScanReport:
     """node-1 carries a mark, these are candidates."""
-    return report(*nodes, **({"observations": (LOST,)} | changes))
+    return report(*nodes, **({"seen_nodes": (LOST,)} | changes))
 
 
 async def test_a_marked_node_without_a_line_counts_until_its_episode_is_described_as_closed(env: WorkflowEnvironment) -> None:
@@ -547,7 +547,7 @@ async def test_a_mark_without_an_episode_counts_no_longer_than_it_takes_to_ask(
 async def test_a_stranger_counts_in_the_last_look_at_a_member_of_the_control_plane(env: WorkflowEnvironment) -> None:
     """S15, S14: its line was lost, and it may have off the one member that the others can spare."""
     own = a_permit("cp-1", control_plane=True)
-    seen = report(observations=(LOST,), control_plane=ControlPlane(members=3, ready=3))
+    seen = report(seen_nodes=(LOST,), control_plane=ControlPlane(members=3, ready=3))
     world = ScriptedCluster(
         seen, known={"node-1": OPEN_EPISODE, "cp-1": replace(OPEN_EPISODE, node="cp-1", incident=own.incident)}
     )

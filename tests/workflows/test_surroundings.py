@@ -24,8 +24,8 @@ from workflows.kit.messages import PersonRequest
 
 def refused_once() -> World:
     world = World()
-    world.free_errors.append(failure(ErrorType.UNREACHABLE, "the API server is away"))
-    world.tell_errors.append(failure(ErrorType.UNREACHABLE, "the API server is away"))
+    world.errors["free"].append(failure(ErrorType.UNREACHABLE, "the API server is away"))
+    world.errors["publish"].append(failure(ErrorType.UNREACHABLE, "the API server is away"))
     return world
 
 
@@ -34,7 +34,7 @@ def held_up() -> World:
 
 
 def slow() -> World:
-    return World(plan=plan(wait_before_power=timedelta(days=2)), off_takes=timedelta(seconds=3), off_lost=1)
+    return World(plan=plan(wait_before_power=timedelta(days=2)), off_takes=timedelta(seconds=3), lost={"off": 1})
 
 
 async def told(env: WorkflowEnvironment, world: World) -> list[str]:

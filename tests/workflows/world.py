@@ -8,32 +8,33 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.cluster.objects.marks import claim, spelled
 from activities.errors import ErrorType, failure
-from activities.licences import DeviceCommand
 from policy.episode.gate import MODE, RULES, Seen
-from policy.episode.messages import GivenUpReading, Need, NeedKind, Observation, Pinned, Reading, RecordEntry, VolumeReading
+from policy.episode.messages import Need, NeedKind, Reading, RecordEntry, SeenNode
 from policy.episode.modes import ClusterModes, mode_of
 from policy.episode.permits import PermitAnswer, PermitDecision, PermitRequest, PortionAnswer
 from policy.fence.kdump import KdumpReading, dead_stands
-from policy.fence.plan import SEALED_FOR, CutStorage, FencingPlan, PowerDevice
-from policy.fence.power import PowerAct, PowerState, Quarantine, VolumeState
+from policy.fence.plan import SEALED_FOR, FencingPlan, PowerDevice
+from policy.fence.power import PowerAct, PowerState, VolumeState
 from policy.fence.templates import is_fencing_template
-from policy.objects.marks import Added, Mark
-from policy.observation.offenders import NO_REPAIRS, FoundRepairs
+from policy.history.offenders import NO_REPAIRS, FoundRepairs
+from policy.objects.marks import Mark
 from policy.values.mode import Mode
-from tests.licensing import is_licensed, licence_of
+from tests.licensing import licence_of
 from tests.workflows import contract
+from tests.workflows.machine import NODE, Machine
+from tests.workflows.plans import plan
+from tests.workflows.played_acts import DeviceActs, Freeing, NodeActs
 from workflows.kit import options
 
 CLUSTER = "prod"
-NODE = "node-7"
 
 
 def clock() -> datetime:
@@ -51,167 +52,116 @@ def left_by(incident: str, **changes: object) -> Mark:
     return Mark(incident=incident, kind="Fencing", workflow_id="", run_id="a run before", **changes)  # type: ignore[arg-type]
 
 
-def plan(**changes: object) -> FencingPlan:
-    """A plan with one BMC and short waits."""
-    devices = (PowerDevice(driver="ipmi", endpoint="ipmi://10.0.0.7:623"),)
-    short = FencingPlan(
-        source="test",
-        levels=(devices,),
-        wait_before_power=timedelta(0),
-        tries=2,
-        restarts=1,
-        retry_interval=timedelta(seconds=1),
-        act_deadline=timedelta(seconds=2),
-        off_timeout=timedelta(seconds=4),
-        free_timeout=timedelta(seconds=30),
-        boot_timeout=timedelta(minutes=10),
-    )
-    return replace(short, **changes)  # type: ignore[arg-type]
-
-
 @dataclass
-class World:
-    """State of the scripted world. `acts` is what was done, in order."""
+class World(Machine):
+    """A machine and its Node, with all that an episode may ask of others. `acts` is what was done, in order.
+
+    It is what its fields say: a test sets them, before the episode or in the middle of an act (`gates`).
+    """
 
     plan: FencingPlan = field(default_factory=plan)
+    boot_seconds: float | None = 0.0
+    pods: int = 3
+    volumes: dict[str, VolumeState] = field(default_factory=dict)
     need: Need = field(default_factory=lambda: Need(kind=NeedKind.CHECK, reason="NodeHealthCheck/workers: Ready is Unknown"))
-    ready: bool = False
-    present: bool = True
-    mode: Mode = Mode.REPAIR
-    uid: str = "uid-1"
-    provider_id: str = "sim://7"
-    boot_id: str = "boot-1"
-    system_uuid: str = "sys-7"
-    """No system UUID as machines have it: what is repaired is not known."""
-    repairs: FoundRepairs = NO_REPAIRS
-    """What visibility says of the machine."""
-    permits: list[PermitRequest] = field(default_factory=list)
-    """Who asked the scanner for one, and what he said of the node."""
-    strange_to: tuple[str, ...] = ()
-    """What the check of devices says of the devices' credentials by now."""
+    # What goes wrong
+    errors: dict[str, list[ApplicationError]] = field(default_factory=dict)
+    """By the first word of an act, as `acts` has it: what its next attempts fail with, before they change anything."""
+    gates: dict[str, asyncio.Event] = field(default_factory=dict)
+    """An act named here waits until the event is set, so that a test can do something in the middle."""
+    lost: dict[str, int] = field(default_factory=dict)
+    """By act: how many of its answers are lost after it was carried out."""
+    ignores_off: bool = False
+    """All power devices accept an off, and go on saying on."""
+    enough: int | None = None
+    """How many of its devices are enough for the machine to run; None: all of them."""
+    cut_pods_stay: int = 0
+    """So many pods behind the cut do not go."""
+    others: list[PowerState] = field(default_factory=list)
+    """What others have switched the machine to by the next readings."""
+    ahead: timedelta = timedelta(0)
+    """By how much the clock of the workers that speak to devices is ahead of Temporal's."""
     key: str = "key"
     """What the seals of devices are made with by now."""
-    pods: int = 3
-    cut_pods: int = 2
-    drains: list[contract.DrainResult] = field(default_factory=list)
-    """What rounds of a drain answer; then it is done."""
+    strange_to: tuple[str, ...] = ()
+    """What the check of devices says of the devices' credentials by now."""
     kdump: timedelta | None = None
     """How long the node writes its crash dump, from the first question on; None: nobody listens for it."""
     kdump_began: datetime | None = None
     heard_ago: timedelta = timedelta(0)
     """How long before the first question the first message came."""
-    dumping_frees: int = 100
-    """How many pods a round frees while the node dumps."""
-    volumes: dict[str, VolumeState] = field(default_factory=dict)
-    cut_pods_stay: int = 0
-    """So many pods behind the cut do not go."""
-    storage: CutStorage | None = None
-    pods_stay: bool = False
-    per_minute: int | None = None
-    """How many pods may be freed in a minute."""
-    portions: list[PortionAnswer] = field(default_factory=list)
-    """What the scanner lets go; None are left: it can't be asked."""
-    power: dict[str, PowerState] = field(default_factory=dict)
-    paths: dict[str, PowerState] = field(default_factory=dict)
-    released: list[str] = field(default_factory=list)
-    """Whose node lease was released beside the episode's own, each time."""
-    word: bool = False
-    """A person has said that paths may be given back."""
-    boots: bool = True
-    enough: int | None = None
-    """How many of its devices are enough for the machine to run; None: all of them."""
-    ignores_off: bool = False
-    off_takes: timedelta = timedelta(0)
-    """How long after its off a machine still says on."""
-    off_due: dict[str, datetime] = field(default_factory=dict)
-    silent: set[str] = field(default_factory=set)
-    """Endpoints that answer nothing."""
-    stuck: set[str] = field(default_factory=set)
-    """Endpoints that accept an off and go on saying on."""
-    read_errors: list[ApplicationError] = field(default_factory=list)
-    off_errors: list[ApplicationError] = field(default_factory=list)
-    on_errors: list[ApplicationError] = field(default_factory=list)
-    free_errors: list[ApplicationError] = field(default_factory=list)
-    untaint_errors: list[ApplicationError] = field(default_factory=list)
-    taint_errors: list[ApplicationError] = field(default_factory=list)
-    """What is said of a taint that stands, each time that it is asked."""
-    detach_errors: list[ApplicationError] = field(default_factory=list)
-    quarantine_errors: list[ApplicationError] = field(default_factory=list)
-    terminate_errors: list[ApplicationError] = field(default_factory=list)
-    stays: int = 0
-    """How often a machine that was given up is still read as there."""
-    lingers: int = 0
-    """How often a node that is off is still seen Ready, as until its lease lapses."""
-    ready_since: datetime | None = None
-    not_ready_since: datetime | None = None
-    """As the pin finds it; None: the node has just fallen silent."""
-    off_lost: int = 0
-    """How many answers to an off are lost after it was carried out."""
+    drains: list[contract.DrainResult] = field(default_factory=list)
+    """What rounds of a drain answer; then it is done."""
+    # What others say
+    mode: Mode = Mode.REPAIR
+    repairs: FoundRepairs = NO_REPAIRS
+    """What visibility says of the machine."""
     permitted: bool = True
     """Whether the scanner knows of a permit, as a last look hears."""
-    leased: list[timedelta] = field(default_factory=list)
-    """For how long each time the node's lease was to be taken."""
+    answers: list[PermitAnswer] = field(default_factory=list)
+    """What the scanner says to the next requests; then it grants."""
+    portions: list[PortionAnswer] = field(default_factory=list)
+    """What the scanner lets go; None are left: it can't be asked."""
     looks: list[contract.LookVerdict] = field(default_factory=list)
+    """What the next looks before what destroys say."""
     glances: list[contract.LookVerdict] = field(default_factory=list)
     """The same for looks before what restores."""
-    mark_errors: list[ApplicationError] = field(default_factory=list)
-    answers: list[PermitAnswer] = field(default_factory=list)
-    look_errors: list[ApplicationError] = field(default_factory=list)
     lease_holder: str = ""
     lease_until: datetime | None = None
     preserved: bool = False
-    cordoned: bool = False
-    mark: Mark | None = None
-    """What stands on the node; `left_by` makes one of an episode that was terminated."""
-    tainted: bool = False
-    looked_at: datetime | None = None
-    """When the latest look was asked for."""
-    proof_read: bool = False
-    """Whether every device has been read OFF since the last command, and none ON."""
-    contradicted: bool = False
-    """Whether one has said ON after that."""
-    others: list[PowerState] = field(default_factory=list)
-    """What others have switched the machine to by the next readings."""
-    ahead: timedelta = timedelta(0)
-    """By how much the clock of the workers that speak to devices is ahead of Temporal's."""
-    told: dict[str, PowerState] = field(default_factory=dict)
-    """What each device that was read has said since the last off."""
-    acts: list[str] = field(default_factory=list)
-    commands: list[str] = field(default_factory=list)
-    """What reached which device."""
-    broken: list[str] = field(default_factory=list)
-    pin_errors: list[ApplicationError] = field(default_factory=list)
-    verify_errors: list[ApplicationError] = field(default_factory=list)
-    speaker: str = ""
-    wishes: list[contract.SealedCommand | None] = field(default_factory=list)
-    overrides: list[contract.SealedCommand | None] = field(default_factory=list)
-    """Of whoever asked for the episode, as looks are told of it."""
-    """By which name Kubernetes attests who speaks; "": it does not."""
-    shown: list[contract.EpisodeSnapshot] = field(default_factory=list)
-    events: list[contract.PublishedEvent] = field(default_factory=list)
-    streams: bool | None = True
-    """Whether the workers have a decision stream."""
-    streamed: list[RecordEntry] = field(default_factory=list)
-    """Lines of the record, as activities that completed took them to the decision stream."""
-    tell_errors: list[ApplicationError] = field(default_factory=list)
-    """What telling people by itself fails with."""
     confirmed_well: bool = False
     """A person has confirmed that it is well."""
     excused: bool = False
     """Nobody asks for the node any more, whatever it says."""
     withdrawn: str = ""
     """Why the object that asked for the node asks no more."""
-    answers_given: list[str] = field(default_factory=list)
-    answer_errors: list[ApplicationError] = field(default_factory=list)
+    word: bool = False
+    """A person has said that paths may be given back."""
+    speaker: str = ""
+    """By which name Kubernetes attests who speaks; "": it does not."""
+    streams: bool | None = True
+    """Whether the workers have a decision stream."""
+    # What was done and said
+    acts: list[str] = field(default_factory=list)
+    commands: list[str] = field(default_factory=list)
+    """What reached which device."""
+    broken: list[str] = field(default_factory=list)
+    """Rules that did not hold."""
+    permits: list[PermitRequest] = field(default_factory=list)
+    """What the scanner was asked for."""
+    released: list[str] = field(default_factory=list)
+    """Each time that its Lease was released, the adopted incident for which it was, too."""
+    leased: list[timedelta] = field(default_factory=list)
+    """For how long each time the node's lease was to be taken."""
+    wishes: list[contract.SealedCommand | None] = field(default_factory=list)
+    overrides: list[contract.SealedCommand | None] = field(default_factory=list)
+    """Of the person who asked for the episode, as looks have it."""
+    shown: list[contract.EpisodeSnapshot] = field(default_factory=list)
+    events: list[contract.PublishedEvent] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
-    """Events that were told as a Warning."""
-    gates: dict[str, asyncio.Event] = field(default_factory=dict)
-    """An act named here waits until the event is set, so that a test can do something in the middle."""
+    """Events that were published as a Warning."""
+    streamed: list[RecordEntry] = field(default_factory=list)
+    """Lines of the record, as activities that completed took them to the decision stream."""
+    answers_given: list[str] = field(default_factory=list)
+    # What it watches
+    looked_at: datetime | None = None
+    """When the latest look was asked for."""
+    proof_read: bool = False
+    """Whether every device has been read OFF since the last command, and none ON."""
+    contradicted: bool = False
+    """Whether one has said ON after that."""
+    told: dict[str, PowerState] = field(default_factory=dict)
+    """What each device that was read has said since the last off."""
 
     def __post_init__(self) -> None:
-        self.power = {device.endpoint: PowerState.ON for device in self.plan.devices}
-        methods = (*self.plan.isolation, *self.plan.recovery)
-        self.paths = {each.device.endpoint: PowerState.ON for each in methods if each.device is not None}
+        super().__post_init__()
+        self.errors = defaultdict(list, self.errors)
+
+    @property
+    def runs(self) -> bool:
+        """Whether enough of its devices feed it."""
+        fed = sum(state is PowerState.ON for state in self.power.values())
+        return fed >= (len(self.power) if self.enough is None else self.enough) and self.plugged and not self.terminated
 
     @property
     def marked(self) -> str:
@@ -223,17 +173,17 @@ class World:
         """The paths that the mark tells of."""
         return set(self.mark.paths) if self.mark is not None else set()
 
+    def may_fail(self, act: str) -> None:
+        """Fail with the next of its errors."""
+        if errors := self.errors.get(act):
+            raise errors.pop(0)
+
     async def act(self, name: str) -> None:
-        """Note an act; wait at its gate if it has one."""
+        """Note an act; wait at its gate if it has one; then fail with the next of its errors."""
         self.acts.append(name)
         if (gate := self.gates.get(name)) is not None:
             await gate.wait()
-
-    @staticmethod
-    def may_fail(errors: list[ApplicationError]) -> None:
-        """Fail with the next of them."""
-        if errors:
-            raise errors.pop(0)
+        self.may_fail(name.partition(" ")[0])
 
     def sealed_plan(self) -> FencingPlan:
         """As a cluster worker seals it now (S42)."""
@@ -249,32 +199,10 @@ class World:
         for name in device.strange_to:
             raise failure(ErrorType.INVALID_CONFIG, f"{name}: {device.endpoint}: it was only sent to other hosts")
 
-    def require_voice(self, endpoint: str) -> None:
-        """Not of a device that answers nothing."""
-        if endpoint in self.silent:
-            raise failure(ErrorType.UNREACHABLE, f"{endpoint}: no answer")
-
-    def may_lose_the_answer(self) -> None:
-        """It was carried out all the same."""
-        if self.off_lost:
-            self.off_lost -= 1
-            raise failure(ErrorType.AMBIGUOUS, "the answer was lost")
-
-    def observation(self) -> Observation:
+    def seen_node(self) -> SeenNode:
         """The node as it is now."""
-        return Observation(
-            node=NODE,
-            present=self.present,
-            uid=self.uid,
-            ready=self.ready,
-            boot_id=self.boot_id,
-            provider_id=self.provider_id,
-            system_uuid=self.system_uuid,
-            ready_since=self.ready_since if self.ready else None,
-            unhealthy=not self.ready,
-            confirmed_well=self.confirmed_well,
-            asked_by=(self.need.object_uid,) if self.need.object_uid and not self.withdrawn else (),
-        )
+        asked_by = (self.need.object_uid,) if self.need.object_uid and not self.withdrawn else ()
+        return replace(super().seen_node(), confirmed_well=self.confirmed_well, asked_by=asked_by)
 
     def held_by_mode(self, request: contract.LookRequest) -> contract.LookVerdict | None:
         """What the gate's row says of its mode to a program, None for nothing."""
@@ -311,22 +239,11 @@ class World:
             return True
         return request.destructive and (not self.present or self.uid != pinned.uid)
 
-    def require_pinned(self, target: contract.Target) -> None:
-        """As the activities look at the Node that they write to."""
-        if self.present and self.uid != target.pinned.uid:
-            raise failure(ErrorType.TARGET_CHANGED, f"Node/{NODE} is not the one pinned: uid {self.uid}")
-
-    def require_fenced(self, target: contract.Target) -> None:
-        """As they look at it where something is to be freed."""
-        self.require_pinned(target)
-        if self.present and self.boot_id != target.pinned.boot_id:
-            raise failure(ErrorType.NOT_PROVEN, f"Node/{NODE} has booted since it was pinned: boot id {self.boot_id}")
-
     def consequence(self, request: contract.FreeRequest, name: str) -> None:
         """S1, S2: only with all devices off, read since the command, and with a proof that says so."""
-        self.require_fenced(request.target)
-        if self.present and self.marked != request.target.incident:
-            raise failure(ErrorType.VETOED, f"Node/{NODE} is held by no episode, not by this episode")
+        pinned = request.target.pinned
+        if self.present and (self.uid, self.boot_id, self.marked) != (pinned.uid, pinned.boot_id, request.target.incident):
+            return  # refused
         if self.ready:
             self.broken.append(f"S1: {name} while the node says Ready")
         word = request.proof.acknowledgement
@@ -338,10 +255,41 @@ class World:
         if word is None and {reading.endpoint for reading in request.proof.readings} not in self.levels():
             self.broken.append(f"S4: {name} with a proof of {len(request.proof.readings)} of {len(self.power)} devices")
 
-    def command(self, request: contract.PowerRequest, name: str) -> None:
-        """S45: whoever looked did so no longer ago than the window of an act, whatever stood still meanwhile."""
-        if self.looked_at is not None and (request.not_after is None or request.not_after > self.looked_at + options.ACT_WINDOW):
-            self.broken.append(f"S45: {name} may be sent until {request.not_after}, looked for was at {self.looked_at}")
+    def cut_consequence(self, request: contract.FreeCutRequest) -> None:
+        """S1, S9: only what is behind paths that are cut, and volumes that are detached."""
+        cut = {reading.endpoint for proof in request.proofs for reading in proof.readings}
+        detached = {each.volume for proof in request.proofs for each in proof.volumes}
+        if not cut | detached or any(self.paths[each] is not PowerState.OFF for each in cut):
+            self.broken.append(f"S1: pods were freed behind {cut} while {self.paths}")
+        if any(self.volumes[each] is not VolumeState.AVAILABLE for each in detached) or set(request.storage.handles) != detached:
+            self.broken.append(f"S1: pods of {request.storage.handles} were freed while {self.volumes}")
+        if not cut <= set(request.target.pinned.endpoints):
+            self.broken.append(f"S9: {cut} was cut, pinned are {request.target.pinned.endpoints}")
+        if not self.is_off():
+            self.within_its_look(request.not_after, "free-cut-pods")
+
+    def dumping_consequence(self, request: contract.FreeDumpingRequest) -> None:
+        """S1, S2, S6: only moments after a message that is trusted, and before any command."""
+        pinned = request.target.pinned
+        if self.plan.kdump is None or not self.plan.kdump.trusted:
+            self.broken.append("S2: pods were freed on a message that the configuration does not trust")
+        if not dead_stands(request.proof, not_ready_since=pinned.not_ready_since, addresses=pinned.addresses):
+            self.broken.append(f"S1: pods were freed on {request.proof}")
+        if self.commands:
+            self.broken.append("S6: pods were freed on a message from before a power command")
+        if request.not_after > request.proof.last + timedelta(seconds=16):  # the clocks of server and worker differ a little
+            self.broken.append(f"S2: pods may be freed {request.not_after - request.proof.last} after the message")
+
+    def within_its_look(self, not_after: datetime | None, name: str) -> None:
+        """S45: what looked did so no longer ago than the window of an act, whatever stood still meanwhile."""
+        if self.looked_at is not None and (not_after is None or not_after > self.looked_at + options.ACT_WINDOW):
+            self.broken.append(f"S45: {name} may be sent until {not_after}, looked for was at {self.looked_at}")
+
+    def hears(self, reading: Reading) -> None:
+        """A device has answered."""
+        self.contradicted = self.contradicted or (self.proof_read and reading.state is PowerState.ON)
+        self.told[reading.endpoint] = reading.state
+        self.proof_read = self.is_off() and PowerState.ON not in self.told.values() and not self.contradicted
 
     def levels(self) -> list[set[str]]:
         """The endpoints of each level."""
@@ -352,98 +300,95 @@ class World:
         return any(all(self.power[each] is PowerState.OFF for each in level) for level in self.levels())
 
 
-def marked(mark: Mark | None, request: contract.ActRequest) -> Mark:
-    """As the real activity writes it over what it finds."""
-    target = request.target
-    found = replace(mark, workflow_id=target.workflow_id) if mark is not None else None
-    return claim(found, target, clock(), request.added)
-
-
-def _target_of(request: contract.PinRequest, pinned: Pinned) -> contract.Target:
-    info, wanted = activity.info(), request.wanted
-    return contract.Target(
-        cluster=wanted.cluster,
-        pinned=pinned,
-        incident=wanted.incident,
-        kind=info.workflow_type or "",
-        workflow_id=info.workflow_id or "",
-        run_id=request.marks_as,
-    )
-
-
-class ScriptedTarget:
+class ScriptedTarget(NodeActs, DeviceActs):
     """The world behind the contracts. What is not here is asked by no episode."""
 
     def __init__(self, world: World) -> None:
-        self.world = world
-        self.looks = self.last_look
-        """By which an act looks that looks first."""
+        self.world = self.machine = world
+
+    @property
+    def moment(self) -> datetime:
+        return clock()
+
+    @property
+    def clock(self) -> datetime:
+        return clock() + self.world.ahead
+
+    def fault(self, rule: str, what: str) -> None:
+        self.world.broken.append(f"{rule}: {what}")
+
+    async def act(self, name: str) -> None:
+        self.world.settle(self.moment)
+        await self.world.act(name)
 
     async def verify(self, request: contract.VerifyRequest) -> contract.Verification:
-        await self.world.act("verify")
-        self.world.may_fail(self.world.verify_errors)
+        await self.act("verify")
         speaker = self.world.speaker
         if not speaker:
             return contract.Verification(problem="no policy")
-        word = contract.SealedCommand(spoken=request.spoken, action=request.action.uid, speaker=speaker, seal=request.incident)
+        word = contract.SealedCommand(spec=request.spec, action=request.action.uid, speaker=speaker, seal=request.incident)
         return contract.Verification(speaker=speaker, sealed=word)
 
-    async def pin(self, request: contract.PinRequest) -> contract.PinResult:
-        world, wanted = self.world, request.wanted
-        await world.act("pin")
-        world.may_fail(world.pin_errors)
-        if wanted.template is not None and not is_fencing_template(wanted.template):
-            raise failure(ErrorType.INVALID_CONFIG, f"{wanted.template.key}: expected a FencingTemplate")
-        pinned = Pinned(
-            node=NODE,
-            uid=world.uid,
-            provider_id=world.provider_id,
-            system_uuid=world.system_uuid,
-            boot_id=world.boot_id,
-            zone="a",
-            not_ready_since=(world.not_ready_since or clock()) if not world.ready else None,
-            endpoints=world.plan.endpoints,
-            levels=tuple(tuple(device.endpoint for device in level) for level in world.plan.levels),
-            addresses=("10.0.0.7",),
-        )
-        mark, us = world.mark, (wanted.incident, this_run())
-        adopted = mark is not None and (mark.incident, mark.run_id) != us
-        marks = bool(request.marks_as) and not adopted
-        return contract.PinResult(
-            pinned=pinned,
-            plan=world.sealed_plan(),
-            need=wanted.need or world.need,
-            adopted_incident=mark.incident if mark is not None and adopted else "",
-            adopted_paths=mark.paths if mark is not None else (),
-            observation=world.observation(),
-            added=await self._marked_at_once(_target_of(request, pinned)) if marks else None,
-            repairs=world.repairs,
-            streams=world.streams,
-        )
+    # The Node -------------------------------------------------------------------------------------------------------
 
-    async def _marked_at_once(self, target: contract.Target) -> Added | None:
-        try:
-            return (await self.mark(contract.ActRequest(target=target))).added
-        except ApplicationError:  # told by the mark that follows
-            return None
+    def identity(self) -> tuple[str, str, str]:
+        info = activity.info() if activity.in_activity() else None
+        return (info.workflow_id or "", this_run(), info.workflow_type or "") if info is not None else ("", this_run(), "")
+
+    def begins(self, request: contract.PinRequest) -> None:
+        self.need = self.world.need
+        if (template := request.wanted.template) is not None and not is_fencing_template(template):
+            raise failure(ErrorType.INVALID_CONFIG, f"{template.key}: expected a FencingTemplate")
+
+    async def pin(self, request: contract.PinRequest) -> contract.PinResult:
+        pinned, world = await super().pin(request), self.world
+        return replace(pinned, plan=world.sealed_plan(), repairs=world.repairs, streams=world.streams)
+
+    def is_ours(self, mark: Mark, target: contract.Target) -> bool:
+        return mark.incident == target.incident and mark.workflow_id in {"", target.workflow_id}
 
     async def mark(self, request: contract.ActRequest) -> contract.ActResult:
-        await self.world.act("mark")
-        before, self.world.mark = self.world.mark, marked(self.world.mark, request)
-        self.world.may_fail(self.world.mark_errors)
-        await self._hear_along(request.publication)
-        return contract.ActResult(changed=self.world.mark != before, detail="marked", added=self.world.mark.added)
+        if (mark := self.world.mark) is not None:  # of an episode of that id, whatever `left_by` knew of it
+            self.world.mark = replace(mark, workflow_id=request.target.workflow_id)
+        return await super().mark(request)
+
+    def judge_freeing(self, request: Freeing, act: str) -> None:
+        world = self.world
+        if isinstance(request, contract.FreeCutRequest):
+            world.cut_consequence(request)
+        elif isinstance(request, contract.FreeDumpingRequest):
+            world.dumping_consequence(request)
+        else:
+            world.may_fail("free")
+            world.consequence(request, act)
+
+    async def free_cut_pods(self, request: contract.FreeCutRequest) -> contract.FreeResult:
+        done = await super().free_cut_pods(request)
+        return replace(done, left=replace(done.left, pods=max(done.left.pods, self.world.cut_pods_stay)))
+
+    async def read_workload(self, request: contract.WorkloadRequest) -> contract.Workload:
+        if request.under is not None:
+            self.world.may_fail("standing")
+        return await super().read_workload(request)
+
+    async def drain(self, request: contract.DrainRequest) -> contract.DrainResult:
+        if request.not_after is not None and clock() > request.not_after:
+            raise failure(ErrorType.EXPIRED, "the drain comes too late")
+        await self.act("drain")
+        return self.world.drains.pop(0) if self.world.drains else contract.DrainResult()
+
+    async def publish_along(self, publication: contract.Publication | None) -> None:
+        with contextlib.suppress(ApplicationError):  # what an act takes along fails no act
+            await self._hear(publication)
 
     async def last_look(self, request: contract.LookRequest) -> contract.LookResult:
         world = self.world
-        await self._hear_along(request.publication)
-        await world.act("look" if request.destructive else "glance")
-        world.wishes.append(request.need.word)
+        await self.publish_along(request.publication)
+        if not request.destructive:
+            world.may_fail("look")
+        await self.act("look" if request.destructive else "glance")
+        world.wishes.append(request.need.command)
         world.overrides.append(request.target.override)
-        if world.ready and world.power and PowerState.ON not in world.power.values():
-            world.lingers -= 1
-            world.ready = world.lingers >= 0
-        world.may_fail(world.look_errors)
         holder = ""
         if request.lease is not None:
             world.leased.append(request.lease)
@@ -473,30 +418,25 @@ class ScriptedTarget:
             verdict=verdict,
             reason=f"scripted {verdict} {holder}".strip() if held is None else f"its mode is {world.mode}",
             at=clock(),
-            observation=world.observation(),
+            seen=world.seen_node(),
             until=until,
             permitted=world.permitted or not request.destructive,
             endpoints=world.plan.endpoints if request.configured is not None and world.present else None,
-            workload=self._standing() if request.counts else None,
+            workload=self.standing() if request.counts else None,
             licence=licence_of(request) if verdict is contract.LookVerdict.GO else "",
             held_by_mode=held is not None and held is verdict,
         )
 
     async def release_lease(self, request: contract.ReleaseRequest) -> None:
-        await self.world.act("release-lease")
+        await self.act("release-lease")
         self.world.released.append(request.adopted)
-        await self._hear_along(request.publication)
+        await self.publish_along(request.publication)
 
     async def publish(self, request: contract.PublishRequest) -> None:
         if (gate := self.world.gates.get("tell")) is not None:
             await gate.wait()
-        self.world.may_fail(self.world.tell_errors)
+        self.world.may_fail("publish")
         await self._hear(request.publication)
-
-    async def _hear_along(self, publication: contract.Publication | None) -> None:
-        """What an act takes along fails no act."""
-        with contextlib.suppress(ApplicationError):
-            await self._hear(publication)
 
     async def _hear(self, publication: contract.Publication | None) -> None:
         """What people are told."""
@@ -506,221 +446,68 @@ class ScriptedTarget:
         if publication.shown is not None:
             self.world.shown.append(publication.shown)
         if publication.off is not None:
-            await self.world.act("note-off" if publication.off.off_proven else "note-on")
+            await self.act("note-off" if publication.off.off_proven else "note-on")
         for event in publication.events:
-            await self.world.act(f"event {event.reason}")
+            await self.act(f"event {event.reason}")
             self.world.events.append(event)
             if event.warning:
                 self.world.warnings.append(event.reason)
 
     async def answer_request(self, request: contract.AnswerRequest) -> contract.AnswerResult:
         world = self.world
-        await world.act(f"answer {request.answer.stage}")
-        world.may_fail(world.answer_errors)
+        await self.act(f"answer {request.answer.stage}")
         if not world.withdrawn:
             world.answers_given.append(request.answer.stage)
         return contract.AnswerResult(withdrawn=world.withdrawn)
 
-    async def mark_unschedulable(self, request: contract.CordonRequest) -> contract.ActResult:
-        world, seen = self.world, await self.looks(request.look)
-        if seen.verdict is not contract.LookVerdict.GO:
-            return contract.ActResult(changed=False, detail=seen.reason, look=seen)
-        await world.act("cordon")
-        changed, world.cordoned = not world.cordoned, True
-        if changed and world.mark is not None:
-            world.mark = replace(world.mark, cordoned=True)
-        added = world.mark.added if world.mark is not None else None
-        return contract.ActResult(changed=changed, detail="cordoned", added=added, look=seen)
+    # Devices --------------------------------------------------------------------------------------------------------
 
-    async def note_path(self, request: contract.PathRequest) -> contract.ActResult:
-        world = self.world
-        await world.act(f"note {'cut' if request.cut else 'back'}")
-        if world.mark is None:
-            raise failure(ErrorType.VETOED, "the node carries no mark of ours")
-        others = tuple(each for each in world.mark.paths if each != request.endpoint)
-        world.mark = replace(world.mark, paths=(*others, request.endpoint) if request.cut else others)
-        return contract.ActResult(changed=True, detail="noted")
+    def require_seal(self, device: PowerDevice) -> None:
+        self.world.require_seal(device)
 
-    async def taint(self, request: contract.TaintRequest) -> contract.ActResult:
-        world, taint, seen = self.world, spelled(request.taint), await self.looks(request.look)
-        if seen.verdict is not contract.LookVerdict.GO:
-            return contract.ActResult(changed=False, detail=seen.reason, look=seen)
-        await world.act(f"taint {request.taint.key}")
-        changed = world.mark is not None and taint not in world.mark.taints
-        if world.mark is not None:
-            world.mark = replace(world.mark, taints=tuple(dict.fromkeys((*world.mark.taints, taint))))
-        added = world.mark.added if world.mark is not None else None
-        return contract.ActResult(changed=changed, detail="tainted", added=added, look=seen)
+    def obeys(self, device: str) -> bool:
+        return super().obeys(device) and not (self.world.ignores_off and device in self.world.power)
 
-    async def drain(self, request: contract.DrainRequest) -> contract.DrainResult:
-        if request.not_after is not None and clock() > request.not_after:
-            raise failure(ErrorType.EXPIRED, "the drain comes too late")
-        await self.world.act("drain")
-        return self.world.drains.pop(0) if self.world.drains else contract.DrainResult()
-
-    async def mark_schedulable(self, request: contract.RestoreRequest) -> contract.ActResult:
-        await self.world.act("uncordon" if not request.keep_cordon else "unmark")
-        self.world.cordoned = self.world.cordoned and (request.keep_cordon or bool(self.world.noted))
-        self.world.tainted = self.world.tainted and not (self.world.marked or request.tainted)
-        self.world.mark = self.world.mark if self.world.noted else None
-        await self._hear_along(request.publication)
-        return contract.ActResult(changed=True, detail="uncordoned")
-
-    async def taint_out_of_service(self, request: contract.FreeRequest) -> contract.ActResult:
-        world = self.world
-        world.may_fail(world.free_errors)
-        if world.per_minute is not None:
-            raise failure(ErrorType.NOT_LICENSED, "a taint frees all at once")
-        if not world.present:
-            raise failure(ErrorType.NOT_FOUND, f"Node/{NODE} is gone: delete what is left of its workload")
-        world.consequence(request, "taint")
-        await world.act("taint")
-        world.tainted = True
-        world.pods = world.pods if world.pods_stay else 0
-        return contract.ActResult(changed=True, detail="tainted", left=self._standing())
-
-    async def delete_workload(self, request: contract.FreeRequest) -> contract.FreeResult:
-        world = self.world
-        world.may_fail(world.free_errors)
-        world.consequence(request, "delete-workload")
-        await world.act("delete-workload")
-        deleted = world.pods if world.per_minute is None else min(request.at_most or 0, world.pods)
-        deleted = 0 if world.pods_stay else deleted
-        world.pods -= deleted
-        return contract.FreeResult(
-            deleted_pods=deleted, left=contract.Workload(pods=world.pods, attachments=0, per_minute=world.per_minute)
-        )
-
-    async def delete_node(self, request: contract.FreeRequest) -> contract.ActResult:
-        self.world.consequence(request, "delete-node")
-        await self.world.act("delete-node")
-        self.world.present, self.world.tainted = False, False
-        return contract.ActResult(changed=True, detail="deleted")
-
-    async def free_cut_pods(self, request: contract.FreeCutRequest) -> contract.FreeResult:
-        world = self.world
-        cut = {reading.endpoint for proof in request.proofs for reading in proof.readings}
-        detached = {each.volume for proof in request.proofs for each in proof.volumes}
-        if not cut | detached or any(world.paths[each] is not PowerState.OFF for each in cut):
-            world.broken.append(f"S1: pods were freed behind {cut} while {world.paths}")
-        if any(world.volumes[each] is not VolumeState.AVAILABLE for each in detached) or set(request.storage.handles) != detached:
-            world.broken.append(f"S1: pods of {request.storage.handles} were freed while {world.volumes}")
-        if not cut <= set(request.target.pinned.endpoints):
-            world.broken.append(f"S9: {cut} was cut, pinned are {request.target.pinned.endpoints}")
-        if world.boot_id != request.target.pinned.boot_id:
-            raise failure(ErrorType.NOT_PROVEN, "the node has booted since it was pinned")
-        if not world.is_off():
-            world.command(request, "free-cut-pods")
-        await world.act("free-cut-pods")
-        deleted = world.cut_pods if world.per_minute is None else min(request.at_most or 0, world.cut_pods)
-        world.cut_pods -= deleted
-        world.storage = request.storage
-        return contract.FreeResult(
-            deleted_pods=deleted,
-            left=contract.Workload(pods=max(world.cut_pods, world.cut_pods_stay), attachments=0, per_minute=world.per_minute),
-        )
-
-    async def free_while_dumping(self, request: contract.FreeDumpingRequest) -> contract.FreeResult:
-        world, pinned = self.world, request.target.pinned
-        if world.plan.kdump is None or not world.plan.kdump.trusted:
-            world.broken.append("S2: pods were freed on a message that the configuration does not trust")
-        if not dead_stands(request.proof, not_ready_since=pinned.not_ready_since, addresses=pinned.addresses):
-            world.broken.append(f"S1: pods were freed on {request.proof}")
-        if world.commands:
-            world.broken.append("S6: pods were freed on a message from before a power command")
-        if request.not_after > request.proof.last + timedelta(seconds=16):  # the clocks of server and worker differ a little
-            world.broken.append(f"S2: pods may be freed {request.not_after - request.proof.last} after the message")
-        if world.boot_id != pinned.boot_id or world.ready:
-            raise failure(ErrorType.NOT_PROVEN, "the node is up, or has booted")
-        await world.act("free-while-dumping")
-        deleted, world.pods = min(world.pods, world.dumping_frees), max(world.pods - world.dumping_frees, 0)
-        return contract.FreeResult(deleted_pods=deleted, left=contract.Workload(pods=world.pods, attachments=0))
-
-    async def read_workload(self, request: contract.WorkloadRequest) -> contract.Workload:
-        if request.under is not None:
-            self.world.may_fail(self.world.taint_errors)
-            self.world.require_fenced(request.target)
-            if self.world.ready:
-                raise failure(ErrorType.NOT_PROVEN, f"Node/{NODE} says Ready, so it is not off")
-        return self._standing()
-
-    def _standing(self) -> contract.Workload:
-        names = tuple(f"pod-{number}" for number in range(self.world.pods))
-        limit = self.world.per_minute
-        return contract.Workload(pods=self.world.pods, attachments=0, names=names, workloads=names, per_minute=limit)
-
-    async def untaint_out_of_service(self, request: contract.UntaintRequest) -> contract.ActResult:
-        await self.world.act("untaint")
-        self.world.may_fail(self.world.untaint_errors)
-        changed = bool(self.world.marked or request.ours)
-        self.world.tainted = self.world.tainted and not changed
-        seen = await self.looks(request.look) if request.look is not None else None
-        return contract.ActResult(changed=changed, detail="untainted" if changed else "left alone", look=seen)
+    def is_noted(self, path: str) -> bool | None:
+        return path in self.world.noted
 
     async def read_power(self, request: contract.PowerRequest) -> Reading:
-        world = self.world
-        world.require_seal(request.device)
-        await world.act("read")
-        world.may_fail(world.read_errors)
-        world.require_voice(request.device.endpoint)
-        if (due := world.off_due.get(request.device.endpoint)) is not None and clock() >= due:
-            del world.off_due[request.device.endpoint]
-            world.power[request.device.endpoint] = PowerState.OFF
-        endpoint = request.device.endpoint
-        world.power[endpoint] = state = world.others.pop(0) if world.others else world.power[endpoint]
-        world.contradicted = world.contradicted or (world.proof_read and state is PowerState.ON)
-        world.told[endpoint] = state
-        world.proof_read = world.is_off() and PowerState.ON not in world.told.values() and not world.contradicted
-        return Reading(endpoint=endpoint, state=state, at=clock() + world.ahead)
-
-    async def power_off(self, request: contract.PowerRequest) -> contract.CommandResult:
-        self._require_licence(request, PowerAct.OFF)
         world, endpoint = self.world, request.device.endpoint
-        world.command(request, "off")
-        world.may_fail(world.off_errors)
-        world.require_voice(endpoint)
-        if world.is_off() and world.proof_read:
-            world.broken.append("S33: an off after off had been proven")
-        await world.act("off")
-        world.told.clear()
-        world.contradicted = False
-        world.commands.append(f"off {endpoint}")
-        before = world.power[endpoint]
-        if world.off_takes:
-            world.off_due[endpoint] = clock() + world.off_takes
-        elif not world.ignores_off and endpoint not in world.stuck:
-            world.power[endpoint], world.proof_read = PowerState.OFF, False
-            world.ready = world.ready and world.lingers > 0
-        world.may_lose_the_answer()
-        return contract.CommandResult(sent=True, before=before, after=await self._read_back(request))
+        reading = await super().read_power(request)
+        if world.others:
+            world.power[endpoint] = world.others.pop(0)
+            reading = replace(reading, state=world.power[endpoint])
+        world.hears(reading)
+        return reading
 
-    async def _read_back(self, request: contract.PowerRequest) -> Reading | None:
-        with contextlib.suppress(ApplicationError):
-            return await self.read_power(request) if request.read_back else None
-        return None
-
-    async def power_on(self, request: contract.PowerRequest) -> contract.CommandResult:
-        self._require_licence(request, PowerAct.ON)
+    def commanded(self, request: contract.PowerRequest | contract.VolumeRequest, act: PowerAct) -> datetime:
         world, endpoint = self.world, request.device.endpoint
-        world.command(request, "on")
-        world.may_fail(world.on_errors)
-        if world.tainted:
-            world.broken.append("S32: power on while our taint stands")
-        world.require_voice(endpoint)
-        await world.act("on")
-        world.commands.append(f"on {endpoint}")
-        before = world.power[endpoint]
-        world.power[endpoint] = PowerState.ON
-        fed = sum(state is PowerState.ON for state in world.power.values())
-        if world.boots and before is PowerState.OFF and fed == (world.enough or len(world.power)):
-            world.boot_id, world.ready, world.ready_since = "boot-2", True, clock()
-            if not world.present:  # the kubelet registers anew
-                world.present, world.uid = True, "uid-2"
-        return contract.CommandResult(sent=True, before=before, after=await self._read_back(request))
+        if act in {PowerAct.OFF, PowerAct.ON}:
+            world.within_its_look(request.not_after, act)
+            world.commands.append(f"{'off' if act is PowerAct.OFF else 'on'} {endpoint}")
+        if act is PowerAct.OFF:
+            if world.is_off() and world.proof_read:
+                self.fault("S33", "an off after off had been proven")
+            world.told.clear()
+            world.contradicted = False
+            world.proof_read = world.proof_read and not self.obeys(endpoint)
+        if act is PowerAct.ON and world.out_of_service:
+            self.fault("S32", "power on while our taint stands")
+        if act is PowerAct.RESTORE_PATH and world.consequences and world.boot_id == "boot-1" and not world.word:
+            self.fault("S35", f"{endpoint} was given back after consequences, without a restart or a person's word")
+        if act is PowerAct.TERMINATE and PowerState.ON in world.power.values():
+            self.fault("S1", "a machine that runs was given up")
+        takes = {PowerAct.OFF: world.off_takes, PowerAct.TERMINATE: world.terminate_takes}
+        return self.moment + takes.get(act, timedelta(0))
+
+    def answered(self, act: str) -> None:
+        if self.world.lost.get(act):
+            self.world.lost[act] -= 1
+            raise failure(ErrorType.AMBIGUOUS, "the answer was lost")
 
     async def read_kdump(self, request: contract.KdumpRequest) -> KdumpReading:
         world = self.world
-        await world.act("read-kdump")
+        await self.act("read-kdump")
         if world.kdump is None:
             raise failure(ErrorType.NOT_SUPPORTED, "this worker does not listen")
         first, dumping = world.kdump_began or clock() - world.heard_ago, world.kdump
@@ -735,100 +522,15 @@ class ScriptedTarget:
             messages=3 if last else 0,
         )
 
-    async def terminate(self, request: contract.PowerRequest) -> contract.CommandResult:
-        self._require_licence(request, PowerAct.TERMINATE)
-        world = self.world
-        if PowerState.ON in world.power.values():
-            world.broken.append("S1: a machine that runs was given up")
-        await world.act("terminate")
-        world.may_fail(world.terminate_errors)
-        return contract.CommandResult(sent=True, before=PowerState.OFF, machine="number-1")
-
-    async def read_given_up(self, request: contract.GivenUpRequest) -> GivenUpReading:
-        world = self.world
-        world.require_seal(request.device)
-        await world.act("read-given-up")
-        given_up = "terminate" in world.acts and world.stays <= 0
-        world.stays -= 1
-        detail = f"{request.machine or 'one of that name'} is {'gone' if given_up else 'there'}"
-        return GivenUpReading(endpoint=request.device.endpoint, given_up=given_up, at=clock(), detail=detail)
-
-    async def read_path(self, request: contract.PowerRequest) -> Reading:
-        self.world.require_seal(request.device)
-        endpoint = request.device.endpoint
-        await self.world.act("read-path")
-        self.world.require_voice(endpoint)
-        return Reading(endpoint=endpoint, state=self.world.paths[endpoint], at=clock() + self.world.ahead)
-
-    async def cut_path(self, request: contract.PowerRequest) -> contract.CommandResult:
-        self._require_licence(request, PowerAct.CUT_PATH)
-        return await self._path(request, PowerState.OFF, "cut-path")
-
-    async def restore_path(self, request: contract.PowerRequest) -> contract.CommandResult:
-        self._require_licence(request, PowerAct.RESTORE_PATH)
-        return await self._path(request, PowerState.ON, "restore-path")
-
-    async def quarantine(self, request: contract.PowerRequest) -> Quarantine:
-        self._require_licence(request, PowerAct.QUARANTINE)
-        self.world.may_fail(self.world.quarantine_errors)
-        await self.world.act("quarantine")
-        self.world.may_lose_the_answer()
-        return Quarantine(group="sg-quarantine", former=(), at=clock())
-
-    async def lift_quarantine(self, request: contract.LiftRequest) -> contract.QuarantineLifted:
-        self._require_licence(request, PowerAct.LIFT_QUARANTINE)
-        await self.world.act("lift-quarantine")
-        return contract.QuarantineLifted(groups=())
-
-    async def list_volumes(self, request: contract.PowerRequest) -> contract.VolumesResult:
-        self.world.require_seal(request.device)
-        await self.world.act("list-volumes")
-        attached = [VolumeReading(volume="vol-root", state=VolumeState.ATTACHED, at=clock() + self.world.ahead, root=True)]
-        for volume, state in self.world.volumes.items():
-            if state is VolumeState.ATTACHED:
-                attached.append(VolumeReading(volume=volume, state=state, at=clock() + self.world.ahead))
-        return contract.VolumesResult(volumes=tuple(attached))
-
-    async def detach_volume(self, request: contract.VolumeRequest) -> contract.CommandResult:
-        self._require_licence(request, PowerAct.DETACH_VOLUME)
-        world = self.world
-        await world.act(f"detach {request.volume}")
-        world.may_fail(world.detach_errors)
-        if request.volume not in world.stuck:
-            world.volumes[request.volume] = VolumeState.AVAILABLE
-        world.may_lose_the_answer()
-        return contract.CommandResult(sent=True, before=PowerState.UNKNOWN)
-
-    async def read_volume(self, request: contract.VolumeRequest) -> VolumeReading:
-        self.world.require_seal(request.device)
-        await self.world.act("read-volume")
-        return VolumeReading(volume=request.volume, state=self.world.volumes[request.volume], at=clock() + self.world.ahead)
-
-    def _require_licence(self, request: DeviceCommand, act: PowerAct) -> None:
-        if not is_licensed(request, act):
-            self.world.broken.append(f"S42: {act} without a licence of a look, but {request.licence!r}")
-        self.world.require_seal(request.device)
-
-    async def _path(self, request: contract.PowerRequest, state: PowerState, act: str) -> contract.CommandResult:
-        world, endpoint = self.world, request.device.endpoint
-        world.require_voice(endpoint)
-        if state is PowerState.OFF and endpoint not in world.noted:
-            world.broken.append(f"S35: {endpoint} was cut without a note")
-        if state is PowerState.ON and world.consequences and world.boot_id == "boot-1" and not world.word:
-            world.broken.append(f"{endpoint} was given back after consequences, without a restart or a person's word")
-        await world.act(act)
-        before = world.paths[endpoint]
-        if endpoint not in world.stuck:
-            world.paths[endpoint] = state
-        return contract.CommandResult(sent=before is not state, before=before)
+    # The scanner ----------------------------------------------------------------------------------------------------
 
     async def request_permit(self, request: contract.AskPermit) -> PermitAnswer:
-        await self.world.act("ask-permit")
+        await self.act("ask-permit")
         self.world.permits.append(request.permit)
         answer = self.world.answers.pop(0) if self.world.answers else PermitAnswer(decision=PermitDecision.GRANTED, holder="us")
         self.world.permitted = self.world.permitted or answer.decision is PermitDecision.GRANTED
         return answer
 
     async def ask_portion(self, request: contract.AskPortion) -> PortionAnswer:
-        await self.world.act(f"ask for {request.portion.pods} pods")
+        await self.act(f"ask for {request.portion.pods} pods")
         return self.world.portions.pop(0) if self.world.portions else PortionAnswer(problem="no scanner runs")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-MOST_TOLD = 10_000
+MOST_WARNED = 10_000
 """Devices of which is remembered that the log has told of them."""
 
 Admission = Callable[[str | None], None]
@@ -64,7 +64,7 @@ class WorkerCredentials:
         self._objects = objects
         self._variables = variables
         self._insecure = insecure
-        self._told: set[tuple[str, str]] = set()
+        self._warned: set[tuple[str, str]] = set()
         self._hosts = hosts
         self._withheld = withheld
         self._directory = directory
@@ -92,11 +92,11 @@ class WorkerCredentials:
             raise failure(
                 ErrorType.INVALID_CONFIG, f"{device.endpoint}: it would be spoken to by {how}: {expected}; nothing was sent"
             )
-        if (device.endpoint, how) in self._told:
+        if (device.endpoint, how) in self._warned:
             return
-        if len(self._told) >= MOST_TOLD:
-            self._told.clear()
-        self._told.add((device.endpoint, how))
+        if len(self._warned) >= MOST_WARNED:
+            self._warned.clear()
+        self._warned.add((device.endpoint, how))
         _log.warning("%s is spoken to by %s: others could listen or answer (worker.insecure_devices)", device.endpoint, how)
 
     def _admission(self, device: PowerDevice, reference: CredentialRef) -> Admission:

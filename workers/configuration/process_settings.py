@@ -120,7 +120,7 @@ class WorkerSettings(Section):
         default=None, description="keys by which the workers of a deployment verify messages, one to a line, newest first"
     )
     signing_keys_secret: str = Field(default="", pattern=SECRET_NAME, description=SAME_ELSEWHERE)
-    words: Literal["any", "verified"] = Field(
+    commands: Literal["any", "verified"] = Field(
         default="verified",
         description="verified: what a person says is refused where Kubernetes does not attest who they are (docs/security.md); "
         "any: a client of Temporal can have a healthy machine switched off, and pods freed on its word",

@@ -30,8 +30,8 @@ from policy.checks.health_check import (
     RetryBackoff,
     RetryRules,
 )
+from policy.history.offenders import OffenderAnswer, OffenderRules
 from policy.objects.scopes import CLUSTER
-from policy.observation.offenders import OffenderAnswer, OffenderRules
 from policy.preservation.requests import Pool, pool_of
 from policy.remediation.remediation_objects import REMEDIATORS, Remediator
 from policy.scan.repeat_alarm import RepeatAlarm
@@ -123,8 +123,9 @@ class OffenderSettings(Section):
         description="within which they are counted, from 1h to 2160h; what Temporal has forgotten is not",
     )
     answer: OffenderAnswer = Field(
-        default=OffenderAnswer.TELL,
-        description="tell: its episode says so; ask: and a person is asked before the machine is switched on again",
+        default=OffenderAnswer.NOTIFY,
+        description="notify: its episode says so; ask: and a person is asked before the machine is switched on again; keep: and "
+        "it is only fenced, and stays off and cordoned, not replaced, until a person answers",
     )
 
     def rules(self) -> OffenderRules:

@@ -27,11 +27,11 @@ from workflows.kit import options
 from workflows.kit.messages import OperatorCommand
 
 REFUSED = (
-    "this nodewarden accepts only verified commands (worker.words), and Kubernetes did not verify this one: either its API "
+    "this nodewarden accepts only verified commands (worker.commands), and Kubernetes did not verify this one: either its API "
     "server did not answer (try again once it does), or no kubeconfig here may create NodeActions (`nodewarden doctor` says what "
     "is missing; docs/security.md)"
 )
-VERIFIED_ONLY = "only verified words are heard"
+VERIFIED_ONLY = "only verified commands are accepted"
 """Marks a run that was refused, so that it is read the same way whatever is set by then."""
 
 FORMER_RUN_ASKED = "who has left the state is asked"
@@ -39,7 +39,7 @@ FORMER_RUN_ASKED = "who has left the state is asked"
 
 
 class CommandGuard(Interceptor):
-    """Where the worker asks for verified commands (`worker.words: verified`), one that no NodeAction attests is refused to the
+    """Where the worker asks for verified commands (`worker.commands: verified`), one that no NodeAction attests is refused to the
     person: an update before it leaves a trace in history, and an episode that a person wants ends as refused at its beginning. A
     command that names a NodeAction is verified by a cluster worker."""
 
@@ -137,8 +137,8 @@ class _Continued(WorkflowInboundInterceptor):
             if former.task_queue == info.task_queue and former.workflow_type in self.types:
                 return
             problem = f"that was {former.workflow_type or 'nothing known'} on task queue {former.task_queue!r}"
-        told = f"expected nothing but a request: a state comes from the workflow's own earlier run; {problem}"
-        raise ApplicationError(told, type=ErrorType.INVALID_CONFIG.value, non_retryable=True)
+        refusal = f"expected nothing but a request: a state comes from the workflow's own earlier run; {problem}"
+        raise ApplicationError(refusal, type=ErrorType.INVALID_CONFIG.value, non_retryable=True)
 
 
 async def _despite_cancellation(question: asyncio.Task[None]) -> None:

@@ -91,12 +91,12 @@ class CodecServer:
             return self._foreign(request)
         given = request.headers.get("Authorization", "")
         if self._token and not hmac.compare_digest(given.encode(errors="replace"), f"Bearer {self._token}".encode()):
-            told = web.Response(status=401, text="expected the token: Authorization: Bearer …")
-            return self._to(request, told)
+            answer = web.Response(status=401, text="expected the token: Authorization: Bearer …")
+            return self._to(request, answer)
         namespace = request.headers.get("X-Namespace", self._namespace)
         if namespace != self._namespace:
-            told = web.Response(status=403, text=f"expected X-Namespace: {self._namespace}, got {namespace}")
-            return self._to(request, told)
+            answer = web.Response(status=403, text=f"expected X-Namespace: {self._namespace}, got {namespace}")
+            return self._to(request, answer)
         return None
 
     @staticmethod

@@ -118,8 +118,8 @@ class SharedSchemas(PydanticJSONPlainPayloadConverter):
         if not (self._terse and is_dataclass(value)):
             return super().to_payload(value)
         kind: Any = type(value)
-        told = _adapter(kind).dump_json(value, exclude_defaults=True)
-        return Payload(metadata={"encoding": self.encoding.encode()}, data=told)
+        content = _adapter(kind).dump_json(value, exclude_defaults=True)
+        return Payload(metadata={"encoding": self.encoding.encode()}, data=content)
 
     def from_payload(self, payload: Payload, type_hint: type | None = None) -> Any:
         """The value, as the type that is asked for. Raises pydantic's ValidationError where it is none."""

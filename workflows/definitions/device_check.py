@@ -18,7 +18,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, TimeoutType
 from temporalio.exceptions import TimeoutError as ActivityTimeoutError
 
-from activities.contracts import metrics, search
+from activities.contracts import metrics, search_attributes
 from activities.contracts.device_check import (
     DeviceReadingActivities,
     FenceDeviceActivities,
@@ -98,7 +98,9 @@ class DeviceCheck:
     @workflow.run
     async def run(self, request: DeviceCheckInput) -> DeviceCheckResult:
         self._check_identity(request)
-        workflow.upsert_search_attributes([search.CLUSTER.value_set(self._cluster), search.KIND.value_set(KIND)])
+        workflow.upsert_search_attributes(
+            [search_attributes.CLUSTER.value_set(self._cluster), search_attributes.KIND.value_set(KIND)]
+        )
         while await self._is_check_due():
             if continuation.roll_is_due(may_move=self._report is not None, events=HISTORY_LIMIT):
                 await workflow.wait_condition(workflow.all_handlers_finished)

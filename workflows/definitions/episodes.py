@@ -9,10 +9,10 @@ from temporalio import workflow
 
 from policy.episode.messages import EpisodeResult, Kind, PreservationUpdate
 from policy.episode.operator_commands import CIRCUIT_BREAKER, DEVICE_READS_ON, Verb, override_problem
-from policy.observation.spells import OBSERVATION, ObservationRecord
+from policy.history.spells import OBSERVATION, ObservationRecord
 from policy.values.times import format_duration, written
 from workflows.episode.attestation import refused, require_name_and_reason
-from workflows.episode.conversation import NOT_ATTESTED, EpisodeConversation, opened
+from workflows.episode.episode_workflow import NOT_ATTESTED, EpisodeWorkflow, opened
 from workflows.episode.state import FencingHistory, PreservationHistory, PublisherState, RemediationHistory
 from workflows.fencing.story import FencingStory, after_off
 from workflows.kit.messages import AbortRequest, AcknowledgeRequest, ExtendRequest, PersonRequest, invalid_input
@@ -23,7 +23,7 @@ from workflows.remediation.story import RemediationStory
 
 
 @workflow.defn(name="Fencing")
-class Fencing(EpisodeConversation):
+class Fencing(EpisodeWorkflow):
     """The workflow round `workflows/fencing/story.py`. Cancelling it is an abort."""
 
     @workflow.init
@@ -52,14 +52,14 @@ class Fencing(EpisodeConversation):
             comes = f"is refused while {on[0].endpoint} says on; with `--override {DEVICE_READS_ON}` it {comes}"
         return {**super().consequences(), Verb.ACK_OFF: comes}
 
-    def why_not(self, word: Verb) -> str:
+    def why_not(self, verb: Verb) -> str:
         """A person's word for off is of use while it waits for a person, and off has yet to be proven."""
-        if word is not Verb.ACK_OFF or self.episode.is_held:
-            return super().why_not(word)
+        if verb is not Verb.ACK_OFF or self.episode.is_held:
+            return super().why_not(verb)
         if self._story.wants_acknowledgement() and self.episode.state.abort_asked is None:
             return ""
         doing = f"{self.episode.state.phase.value}, {self.episode.state.doing}"
-        return f"{word.value}: expected an episode that needs a person because off is not proven; this one: {doing}"
+        return f"{verb.value}: expected an episode that needs a person because off is not proven; this one: {doing}"
 
     @workflow.update(description="Say that you saw the machine off: it stands for the proof, so be sure that it is this one.")
     async def acknowledge_off(self, request: AcknowledgeRequest) -> str:
@@ -88,7 +88,7 @@ class Fencing(EpisodeConversation):
 
 
 @workflow.defn(name="Remediation")
-class Remediation(EpisodeConversation):
+class Remediation(EpisodeWorkflow):
     """The workflow round `workflows/remediation/story.py`. Cancelling it is an abort. A preservation goes on here with the
     deletion of its machine (`workflows/remediation/disposal.py`)."""
 
@@ -129,7 +129,7 @@ class Remediation(EpisodeConversation):
 
 
 @workflow.defn(name="Preservation")
-class Preservation(EpisodeConversation):
+class Preservation(EpisodeWorkflow):
     """The workflow round `workflows/preservation/story.py`. Cancelling it is a release."""
 
     @workflow.init
@@ -154,11 +154,11 @@ class Preservation(EpisodeConversation):
             **super().consequences(),
         }
 
-    def why_not(self, word: Verb) -> str:
+    def why_not(self, verb: Verb) -> str:
         """Its end can't be moved once it ends."""
-        said = super().why_not(word)
-        if not said and word in {Verb.EXTEND, Verb.ISOLATE} and (why := self._story.ending):
-            return f"{word.value}: expected a preservation that goes on; this one ends: {why}"
+        said = super().why_not(verb)
+        if not said and verb in {Verb.EXTEND, Verb.ISOLATE} and (why := self._story.ending):
+            return f"{verb.value}: expected a preservation that goes on; this one ends: {why}"
         return said
 
     @workflow.signal(description="The scanner saw the objects change.")

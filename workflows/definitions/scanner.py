@@ -19,8 +19,16 @@ from typing import Any
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, FailureError
 
-from activities.contracts import metrics, search
-from activities.contracts.episodes import EpisodeActivities, NameRequest, NotifyRequest, Opened, OpenOutcome, OpenRequest
+from activities.contracts import metrics, search_attributes
+from activities.contracts.episodes import (
+    EpisodeActivities,
+    FoundOpen,
+    NameRequest,
+    NotifyRequest,
+    Opened,
+    OpenOutcome,
+    OpenRequest,
+)
 from activities.contracts.preservation import PreservationStarts, PreserveRequest
 from activities.contracts.scan import OpenEpisode, RepetitionActivities, RepetitionRequest, ScanActivities, ScanRequest
 from activities.errors import error_message
@@ -39,15 +47,15 @@ from policy.episode.permits import (
     Release,
     portion_of,
 )
+from policy.history.spells import ScannerSpells
 from policy.objects.scopes import CLUSTER
-from policy.observation.spells import ScannerSpells
 from policy.scan import pauses, repeat_alarm
 from policy.scan.admission import Refused, admit, orphans
 from policy.scan.pauses import PAUSES_MEMO, Pause, Pauses
 from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.readiness import another_cluster
 from policy.scan.report_builder import plainly_sick, stamp_of
-from policy.scan.scan_report import MAXIMUM_OBSERVATIONS, ScanReport
+from policy.scan.scan_report import MAXIMUM_SEEN, ScanReport
 from policy.values.display_text import some_of, without_calls
 from policy.values.mode import Mode, read_mode
 from policy.values.times import format_duration
@@ -81,7 +89,7 @@ PRESERVE_AGAIN = timedelta(minutes=1)
 MOST_DECISIONS = 1000
 """Records that wait for a scan; of more the oldest go."""
 MOST_NAMED = 20
-"""Nodes of a command in its record."""
+"""Nodes of a command in its record, and in its answer those where an act may be under way."""
 HASTY, HASTY_IN_A_ROW, BREATH = timedelta(milliseconds=200), 20, timedelta(seconds=1)
 AS_FOUND = ""
 """The stamp of an episode that was notified of nothing yet: that its node is sick it knows."""
@@ -143,7 +151,9 @@ class HealthScanner:
         if workflow.now() - workflow.info().workflow_start_time > LIST_LAG:
             self._holders.forget()
         workflow.register_random_seed_callback(lambda _: self._holders.forget())
-        workflow.upsert_search_attributes([search.CLUSTER.value_set(request.cluster), search.KIND.value_set("HealthScanner")])
+        workflow.upsert_search_attributes(
+            [search_attributes.CLUSTER.value_set(request.cluster), search_attributes.KIND.value_set("HealthScanner")]
+        )
         scanning = asyncio.create_task(self._scan())
         try:
             await asyncio.shield(scanning)
@@ -152,7 +162,9 @@ class HealthScanner:
             await scanning
         await workflow.wait_condition(workflow.all_handlers_finished)
         if self._stop is None:
-            continuation.go_on(self._carried())
+            # Else the next history would have the memo that this one began with: pauses and rules of modes that were set since
+            # would be lost with the scanner (S44, S52).
+            continuation.go_on(self._carried(), memo=workflow.memo())
         await self._give_back_lease()
         return ScannerResult(
             cluster=request.cluster,
@@ -169,11 +181,8 @@ class HealthScanner:
             report = await self._next_report()
             if report is not None:
                 await self._holders.rebuild(report)
-                if former := self._holders.former:
-                    self._holders.former = ""
-                    await self._spells.take_over(former)
-                if (repaired := self._holders.repaired) is not None and not self._state.modes.is_known:
-                    self._set_modes(self._state.modes.begun(repaired=repaired))
+                if (found := self._holders.found) is not None:
+                    await self._take_over(found)
                 # First: a machine that is to be preserved has its episode, and that its node, before any node is disrupted.
                 if self._is_young_enough() and self._stop is None:
                     await self._begin_preservations(report)
@@ -186,6 +195,22 @@ class HealthScanner:
         self._notifying.end()
         await self._spells.end(stopped=self._stop is not None)
         await self._background.ended()
+
+    async def _take_over(self, found: FoundOpen) -> None:
+        """From the last scanner what it saw and did not record; from a life of this history that a reset took back what it had
+        set, as far as that lowers or stops: what raises a person sets anew (S44, S52)."""
+        self._holders.found, now = None, workflow.now()
+        # Two runs of one id are never open at once: one that ended after this history had begun was a life of this one.
+        began = workflow.info().workflow_start_time + timedelta(seconds=1)
+        if found.ended is not None and found.ended > began:
+            if (standing := pauses.with_lost(self._state.pauses, found.pauses, now)) != self._state.pauses:
+                self._set_pauses(standing)
+            self._set_modes(self._state.modes.after_reset(found.modes or REPAIRS, now))
+        self._holders.was_reset = False
+        if found.former:
+            await self._spells.take_over(found.former)
+        if found.repaired is not None and not self._state.modes.is_known:
+            self._set_modes(self._state.modes.begun(repaired=found.repaired))
 
     async def _learn_our_name(self) -> None:
         """A scanner that was started with nothing but a cluster asks for the name of its deployment. A name that another
@@ -278,7 +303,7 @@ class HealthScanner:
             inventory=report.inventory if report is not None else 0,
             work_in_hand=bool(self._asking or state.permits or state.queue),
             # Of the nodes that are held off as many as there is room for: what becomes of them matters to us, too.
-            watching=tuple(dict.fromkeys((*in_hand, *held_off[: max(MAXIMUM_OBSERVATIONS - len(in_hand), 0)], *self._asking))),
+            watching=tuple(dict.fromkeys((*in_hand, *held_off[: max(MAXIMUM_SEEN - len(in_hand), 0)], *self._asking))),
             notified=tuple(state.notified.items()),
             wait=self._input.wait,
             check_versions=report.check_versions if report is not None else (),
@@ -384,7 +409,7 @@ class HealthScanner:
         report = self._state.report
         if report is None or not set(report.policies.scopes) - {CLUSTER}:
             return True
-        return any(seen.node == node for seen in report.observations)
+        return any(seen.node == node for seen in report.seen_nodes)
 
     # Preserve -------------------------------------------------------------------------------------------------------
 
@@ -451,13 +476,13 @@ class HealthScanner:
         self._due = min((moment for moment in moments if moment is not None), default=None)
         reserved: list[FencingInput | RemediationInput] = [
             *(self._permits.reserve_for_candidate(each) for each in admission.admitted),
-            *(self._permits.reserve_for_candidate(each, holding=PermitState.PARKED) for each in admission.exhausted),
+            *(self._permits.reserve_for_candidate(each, state=PermitState.PARKED) for each in admission.exhausted),
         ]
         if not report.view.stale and report.lease.held:
             known = [*(permit.incident for permit in self._permits.counted(report)), *backoff.closing(state)]
             reserved += [
                 self._permits.reserve_for_clean_up(orphan)
-                for orphan in orphans(report.observations, known)
+                for orphan in orphans(report.seen_nodes, known)
                 if orphan.node not in state.settling and orphan.node not in state.permits
             ]
             reserved += [
@@ -559,8 +584,8 @@ class HealthScanner:
     def _take_outcome(self, outcome: OpenOutcome) -> None:
         state, permit = self._state, self._state.permits.get(outcome.node)
         if outcome.opened in {Opened.STARTED, Opened.JOINED}:
-            if permit is not None and permit.incident == outcome.incident and permit.holding is PermitState.RESERVED:
-                state.permits[outcome.node] = replace(permit, holding=PermitState.OPEN)
+            if permit is not None and permit.incident == outcome.incident and permit.state is PermitState.RESERVED:
+                state.permits[outcome.node] = replace(permit, state=PermitState.OPEN)
             state.opened += outcome.opened is Opened.STARTED
             return
         state.remove(outcome.node, outcome.incident)
@@ -589,7 +614,7 @@ class HealthScanner:
         if report is None or report.view.stale:
             return
         state.notified = {node: stamp for node, stamp in state.notified.items() if node in state.permits}
-        stamps = {each: stamp_of(each) for each in report.observations if each.node in state.permits}
+        stamps = {each: stamp_of(each) for each in report.seen_nodes if each.node in state.permits}
         state.notified |= {
             each.node: stamp for each, stamp in stamps.items() if state.notified.get(each.node) == AS_FOUND and plainly_sick(each)
         }
@@ -600,7 +625,7 @@ class HealthScanner:
         try:
             result = await options.execute(
                 EpisodeActivities.notify,
-                NotifyRequest(cluster=self._input.cluster, observations=changed),
+                NotifyRequest(cluster=self._input.cluster, seen_nodes=changed),
                 options.temporal_call(),
                 f"notifies episodes of their nodes: {names}"[:200],
             )
@@ -757,10 +782,10 @@ class HealthScanner:
         if request.pods < 1 or request.per_minute < 1 or not request.incident:
             raise ValueError(f"expected an incident, at least one pod and a limit of at least 1, got {request}")
 
-    async def _verified(self, verb: Verb, word: Command, still: Callable[[Command], None], **said: Any) -> Command:
+    async def _verified(self, verb: Verb, command: Command, still: Callable[[Command], None], **said: Any) -> Command:
         """See `attestation.verified_command`. said: what the request says besides."""
-        spoken = NodeActionSpec(action=verb, node="", reason=word.reason, **said)
-        return await verified_command(word, spoken, cluster=self._input.cluster, still=still)
+        spec = NodeActionSpec(action=verb, node="", reason=command.reason, **said)
+        return await verified_command(command, spec, cluster=self._input.cluster, still=still)
 
     @workflow.update(description="Stop scanning; open episodes pause before their next destructive act.")
     async def stop(self, request: StopRequest) -> str:
@@ -790,9 +815,9 @@ class HealthScanner:
 
     def _still_licensed(self) -> str:
         """What a person has to know of acts under way: a look before this command may have licensed one (S20)."""
-        nodes = [node for node, permit in self._state.permits.items() if permit.holding is not PermitState.PARKED]
-        within = format_duration(options.ACT_WINDOW)
-        return f"; an act that was licensed before may still be done within {within}: {some_of(nodes)}" if nodes else ""
+        nodes = [node for node, permit in self._state.permits.items() if permit.state is not PermitState.PARKED]
+        within, names = format_duration(options.ACT_WINDOW), some_of(nodes, MOST_NAMED)
+        return f"; an act that was licensed before may still be done within {within}: {names}" if nodes else ""
 
     @pause.validator
     def _check_pause(self, request: PauseRequest) -> None:
@@ -873,11 +898,13 @@ class HealthScanner:
     def _modes_in_force(self) -> ClusterModes | None:
         """None while it was not found out yet with which mode this cluster begins, which licenses no program (S52). Where an
         older version has built the table, none was looked for, and the cluster is repaired as before."""
-        return self._state.modes if self._state.modes.is_known or self._state.known else None
+        found = self._state.modes.is_known or self._state.known
+        return self._state.modes if found and not self._holders.was_reset else None
 
     def _set_modes(self, changed: ClusterModes) -> None:
         """It takes effect at once: no report that was made under the former modes is acted on (S52)."""
-        if changed.default is not self._state.modes.default or changed.rules != self._state.modes.rules:
+        before = self._state.modes
+        if changed.default is not before.default or (changed.rules, changed.before) != (before.rules, before.before):
             self._received_at = None
             self._cut_poll_short()
         self._state.modes, self._changed = changed, True
@@ -914,7 +941,7 @@ class HealthScanner:
     def _opens_another(self, request: PermitRequest) -> bool:
         """Whether another episode is being opened under the id of the one that asks."""
         permit = self._state.permits.get(request.node)
-        if permit is None or permit.holding is not PermitState.RESERVED:
+        if permit is None or permit.state is not PermitState.RESERVED:
             return False
         return permit.workflow_id == request.workflow_id and permit.incident != request.incident
 
@@ -963,7 +990,7 @@ class HealthScanner:
                 f"* {check.ref.key}: {check.healthy}/{check.total} healthy; {check.error or check.message}"
                 for check in report.checks
             ]
-        lines += [f"* `{each.node}`: {each.holding.value}, incident {each.incident}" for each in state.permits.values()]
+        lines += [f"* `{each.node}`: {each.state.value}, incident {each.incident}" for each in state.permits.values()]
         workflow.set_current_details("\n".join(map(without_calls, lines)))  # it is shown as Markdown (S50)
 
 

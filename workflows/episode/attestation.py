@@ -2,7 +2,7 @@
 (S42).
 
 A caller's claim that it was verified is not believed. Whether a command without a NodeAction is accepted at all the worker
-decides, not the workflow (`workers/interceptors/workflow_guards.py`, `activities/cluster/acts/attestation.py`). A command that
+decides, not the workflow (`workers/interceptors/workflow_guards.py`, `activities/cluster/acts/node_actions.py`). A command that
 names no object costs no activity.
 """
 
@@ -27,15 +27,15 @@ Command = TypeVar("Command", bound=OperatorCommand)
 
 
 def name_or_reason_problem(who: str, reason: str) -> str:
-    """What a person's word lacks, "" for nothing: its name and its reason go into the decision record."""
+    """What a person's command lacks, "" for nothing: its name and its reason go into the decision record."""
     if problem := name_problem(who):
         return f"who: {problem}"
     return f"reason: {problem}" if (problem := reason_problem(reason)) else ""
 
 
-def require_name_and_reason(word: OperatorCommand) -> None:
-    """Raises ValueError for a word that lacks them."""
-    if problem := name_or_reason_problem(word.who, word.reason):
+def require_name_and_reason(command: OperatorCommand) -> None:
+    """Raises ValueError for a command that lacks them."""
+    if problem := name_or_reason_problem(command.who, command.reason):
         raise ValueError(problem)
 
 
@@ -56,38 +56,38 @@ def requester_command(request: EpisodeInput) -> OperatorCommand:
 
 
 async def verified_command(
-    word: Command, spoken: NodeActionSpec, *, cluster: str, incident: str = "", still: Callable[[Command], None] | None = None
+    command: Command, spec: NodeActionSpec, *, cluster: str, incident: str = "", still: Callable[[Command], None] | None = None
 ) -> Command:
     """A person's command, with how it was verified. incident: of the episode that it is given to. still: raises ValueError where
     it can't be given (any more); asked once that is known.
 
     Raises ApplicationError, which refuses it to the person.
     """
-    if word.action is None:
-        return replace(word, verified=Verified.NO, speaker="", sealed=None)
+    if command.action is None:
+        return replace(command, verified=Verified.NO, speaker="", sealed=None)
     update = workflow.current_update_info()
     request = VerifyRequest(
         cluster=cluster,
-        spoken=spoken,
-        action=word.action,
+        spec=spec,
+        action=command.action,
         incident=incident,
         use=update.id if update is not None else "",
     )
     try:
         verification = await options.execute(
-            AttestationActivities.verify, request, options.attestation(cluster), f"verifies who says {spoken.action.value}"
+            AttestationActivities.verify, request, options.attestation(cluster), f"verifies who says {spec.action.value}"
         )
     except ActivityError as error:
-        raise refused(f"it could not be verified who says {spoken.action.value}: {error_message(error)}") from error
+        raise refused(f"it could not be verified who says {spec.action.value}: {error_message(error)}") from error
     try:
         if still is not None:
-            still(word)
+            still(command)
     except ValueError as error:
         raise refused(str(error)) from error
     if not verification.speaker:
-        workflow.logger.warning("who says %s is not verified: %s", spoken.action.value, verification.problem)
-        return replace(word, verified=Verified.NO, speaker="", sealed=None)
-    return replace(word, verified=Verified.KUBERNETES, speaker=verification.speaker, sealed=verification.sealed)
+        workflow.logger.warning("who says %s is not verified: %s", spec.action.value, verification.problem)
+        return replace(command, verified=Verified.NO, speaker="", sealed=None)
+    return replace(command, verified=Verified.KUBERNETES, speaker=verification.speaker, sealed=verification.sealed)
 
 
 def refused(message: str) -> ApplicationError:

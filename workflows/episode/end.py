@@ -45,9 +45,9 @@ async def close(
     """The episode is over. node_writer: None where it has touched nothing and no Event is sent. about: the Event, None for none.
     leased: whether the node's lease may be ours. powered_on_at, powered_off_at: see `Release`."""
     if node_writer is not None and about is not None:
-        told = f"{end.outcome.value}: {end.message}"
+        message = f"{end.outcome.value}: {end.message}"
         worse = end.outcome not in REPAIRED  # than what it was there for
-        node_writer.send_event(about, told, warning=worse and about is EventReason.EPISODE_ENDED, outcome=end.outcome.value)
+        node_writer.send_event(about, message, warning=worse and about is EventReason.EPISODE_ENDED, outcome=end.outcome.value)
     episode.outcome = end.outcome
     episode.enter(phase=Phase.FINAL, doing=f"{end.outcome.value}: {end.message}")
     ended = workflow.now()  # before others may begin

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 
-from activities.contracts import metrics, search
+from activities.contracts import metrics, search_attributes
 from activities.contracts.episodes import AskPermit, EpisodeActivities
 from activities.contracts.target import ActRequest, LookResult, PublishedEvent, ReleaseRequest, RestoreRequest, Target
 from activities.errors import ErrorType, error_message, error_type
@@ -28,12 +28,12 @@ from policy.episode.messages import (
     EpisodeStatus,
     Need,
     NeedKind,
-    Observation,
     Outcome,
     Phase,
     Pinned,
     Reading,
     RecordEntry,
+    SeenNode,
     scanner_id,
 )
 from policy.episode.operator_commands import CIRCUIT_BREAKER, VERIFIED, SealedCommand, one_line
@@ -42,8 +42,8 @@ from policy.fence.config import FenceStep
 from policy.fence.device_check import devices_of
 from policy.fence.plan import FencingPlan, PowerDevice, sealed_anew
 from policy.fence.power import PowerState
+from policy.history.offenders import NO_REPAIRS, FoundRepairs, hardware_of
 from policy.objects.marks import NOTHING_ADDED, Added
-from policy.observation.offenders import NO_REPAIRS, FoundRepairs, hardware_of
 from policy.values.display_text import without_calls
 from policy.values.times import LATEST, written
 from workflows.episode.publisher import Publisher
@@ -71,7 +71,7 @@ class Episode:
         self.may_leave: Callable[[], bool] = lambda: True
         """Whether this history may be left: no answer is awaited beside the story, which would be lost."""
         self.advise: Callable[[], str] = str
-        """What a person who is waited for can do; set by the conversation, which knows what each word would mean."""
+        """What a person who is waited for can do; set by `EpisodeWorkflow`, which knows what each verb would mean."""
         self.outcome: Outcome | None = None
         """Once it has ended."""
         self.insists = False
@@ -125,7 +125,7 @@ class Episode:
         summary: str,
     ) -> Result:
         """The same of a request with a field `publication`: what is new for people goes along."""
-        return await self.publisher.along(
+        return await self.publisher.publish_with(
             lambda publication: self.execute(activity, replace(request, publication=publication), how, summary)
         )
 
@@ -164,9 +164,23 @@ class Episode:
         """What a pin says of its machine's repairs. The first one counts: a person may have answered by a later one."""
         self.state.repairs = self.state.repairs or found
 
+    @property
+    def repairs(self) -> FoundRepairs:
+        """What is known of its machine's repairs."""
+        return self.state.repairs or NO_REPAIRS
+
+    def keeps(self, need: Need) -> bool:
+        """Whether a program repairs an offender that is kept until a person answers (S53)."""
+        return self.repairs.keeps and need.kind.automatic
+
+    def let_offender_go(self, problem: str) -> None:
+        """A person has it go on with what it was asked about: about an offender it is not asked again."""
+        if self.repairs.is_asked_in(problem):
+            self.state.repairs = replace(self.repairs, asks=False, keeps=False)
+
     def _begin_repair(self, system_uuid: str) -> None:
         """From here on something is done to the machine, which counts as a repair of it; people are told of an offender."""
-        self.state.hardware, found = hardware_of(system_uuid), self.state.repairs or NO_REPAIRS
+        self.state.hardware, found = hardware_of(system_uuid), self.repairs
         if found.problem:
             self.note("repairs", "not known", found.problem)
         if found.offence:
@@ -256,13 +270,13 @@ class Episode:
         if self.state.offends_since is None and since is not None:
             self.state.offends_since = since
             metrics.TIME_TO_DETECT.record(workflow.metric_meter(), workflow.now() - since, **self._labels)
-        if workflow.info().typed_search_attributes.get(search.NODE) is None:
+        if workflow.info().typed_search_attributes.get(search_attributes.NODE) is None:
             self._tag()
         self._show()
 
     def _tag(self) -> None:
         """Set those search attributes that are not as they should be."""
-        wanted = search.of_episode(
+        wanted = search_attributes.of_episode(
             self.state.kind,
             cluster=self.state.cluster,
             node=self.state.node,
@@ -351,21 +365,23 @@ class Episode:
 
     # What people and the scanner say --------------------------------------------------------------------------------
 
-    def observe(self, observation: Observation) -> None:
-        """The node changed (signal `observe` of the scanner). A level: the latest is all that counts. It is a hint, and proves
-        nothing: anybody who can signal may have sent it (S42)."""
-        self.state.observation = observation
-        self._drop_acknowledgement_of_another_boot(observation)
+    def node_changed(self, seen: SeenNode) -> None:
+        """The scanner's signal. A level: the latest is all that counts. It is a hint, and proves nothing: anybody who can signal
+        may have sent it (S42)."""
+        self.state.last_seen = seen
+        self._drop_acknowledgement_of_another_boot(seen)
         self.state.unseen = True
 
-    def _drop_acknowledgement_of_another_boot(self, seen: Observation) -> None:
+    def _drop_acknowledgement_of_another_boot(self, seen: SeenNode) -> None:
         """A person saw one boot of the machine off; that says nothing of another boot (S6, S8)."""
-        word = self.state.acknowledgement
-        if word is None or self.state.pinned is None or not seen.present or seen.boot_id in {"", self.state.acknowledged_boot}:
+        given = self.state.acknowledgement
+        if given is None or self.state.pinned is None or not seen.present or seen.boot_id in {"", self.state.acknowledged_boot}:
             return
         self.state.acknowledgement = None
         self.note(
-            "acknowledge-off", "void", f"{word.by} saw boot {self.state.acknowledged_boot} off, and the node shows {seen.boot_id}"
+            "acknowledge-off",
+            "void",
+            f"{given.by} saw boot {self.state.acknowledged_boot} off, and the node shows {seen.boot_id}",
         )
 
     def take_abort(self, request: AbortRequest) -> str:
@@ -394,7 +410,7 @@ class Episode:
             at=workflow.now(),
             despite="".join(f", although {each.endpoint} says on" for each in self.devices_on),
         )
-        seen = self.state.observation
+        seen = self.state.last_seen
         self.state.acknowledged_boot = (seen.boot_id if seen is not None else "") or (
             self.state.pinned.boot_id if self.state.pinned else ""
         )
@@ -406,14 +422,14 @@ class Episode:
 
     def take_override(self, sealed: SealedCommand | None) -> None:
         """A person's word, which may override a circuit breaker for this episode."""
-        if sealed is not None and CIRCUIT_BREAKER in sealed.spoken.override:
+        if sealed is not None and CIRCUIT_BREAKER in sealed.spec.override:
             self.state.override = sealed
 
     @property
     def overridden_by(self) -> str:
         """Who overrides a circuit breaker for it, and why; "" where none is overridden."""
         return (
-            f"{self.state.override.speaker}{VERIFIED}: {one_line(self.state.override.spoken.reason)}"
+            f"{self.state.override.speaker}{VERIFIED}: {one_line(self.state.override.spec.reason)}"
             if self.state.override is not None
             else ""
         )
@@ -451,11 +467,11 @@ class Episode:
         if self.is_held:
             return f"incident {self.state.incident} is still {self.held_by}; you have ended: {'; '.join(map(str, ended))}"
         taken_back = ""
-        if (word := self.state.acknowledgement) is not None:
+        if (acknowledgement := self.state.acknowledgement) is not None:
             self.state.acknowledgement = None
-            taken = f"the acknowledgement by {word.by}; by {request.by}: {request.reason}"
+            taken = f"the acknowledgement by {acknowledgement.by}; by {request.by}: {request.reason}"
             self.note("acknowledge-off", "taken back", taken, who=request.by)
-            taken_back = f"; the acknowledgement by {word.by} that the machine is off is taken back"
+            taken_back = f"; the acknowledgement by {acknowledgement.by} that the machine is off is taken back"
         self.state.resumed = request
         asks = self.state.phase is Phase.NEEDS_HUMAN
         if asks and self.insists:
@@ -475,7 +491,7 @@ class Episode:
         return f"{self.state.path_asked} is given back"
 
     def _take_command(self) -> None:
-        self.state.words += 1
+        self.state.commands_given += 1
         self.wake()
 
     def wake(self) -> None:
@@ -495,13 +511,13 @@ class Episode:
         except ActivityError:
             self.state.unseen = self.state.unseen or unseen
             raise
-        self.see(result.observation)
-        self._drop_acknowledgement_of_another_boot(result.observation)
+        self.see(result.seen)
+        self._drop_acknowledgement_of_another_boot(result.seen)
         return result
 
-    def see(self, observation: Observation | None) -> None:
+    def see(self, seen: SeenNode | None) -> None:
         """The node was read live."""
-        self.state.observation = self.state.looked = observation
+        self.state.last_seen = self.state.last_look = seen
 
     # Waiting --------------------------------------------------------------------------------------------------------
 
@@ -645,7 +661,7 @@ class Episode:
 
     def permit_request(self, need: Need) -> PermitRequest:
         """What the scanner is asked for, once the target is pinned. What is not known of it is what guards it best (S15)."""
-        pinned, seen = self.target.pinned, self.state.observation
+        pinned, seen = self.target.pinned, self.state.last_seen
         return PermitRequest(
             node=self.state.node,
             workflow_id=workflow.info().workflow_id,

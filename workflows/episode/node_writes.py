@@ -171,7 +171,7 @@ class NodeWriter:
                 about=about,
                 about_uid=about_uid,
                 outcome=outcome,
-                words=self._episode.state.words,
+                commands_given=self._episode.state.commands_given,
             )
         )
 

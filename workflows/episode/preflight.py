@@ -39,6 +39,7 @@ from workflows.kit.interrupts import (
     Interrupt,
     NeedGone,
     NonRetryable,
+    OffenderFound,
     TargetChanged,
     TooSlow,
     Unlicensed,
@@ -81,8 +82,8 @@ class SeenDown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Along:
-    """An act that makes the look itself. what: it is about, in people's words."""
+class LookAndWrite:
+    """One activity that looks and, where all says go, writes. what: it is about, in people's words."""
 
     carry_out: Callable[[LookRequest], Awaitable[LookResult]]
     what: str
@@ -135,7 +136,7 @@ class Preflight:
     @property
     def need_seen(self) -> Need:
         """The need, as activities look at it: without what is for people."""
-        return replace(self.need, word=self._episode.state.wish, reason="", requester="")
+        return replace(self.need, command=self._episode.state.wish, reason="", requester="")
 
     def in_time(self, duration: timedelta) -> timedelta:
         """As long a wait as there is time for: where that ends, there is something else to do."""
@@ -202,8 +203,8 @@ class Preflight:
             return seen_with(done[0])
 
         with self._episode.undertaking("the last look") as under:
-            along = Along(carry_out=carry_out, what=what)
-            await self._look_until_go(under, operation, leased=leased, along=along)
+            write = LookAndWrite(carry_out=carry_out, what=what)
+            await self._look_until_go(under, operation, leased=leased, write=write)
         return done[0]
 
     async def _look_until_go(
@@ -213,13 +214,13 @@ class Preflight:
         *,
         licenses: PowerAct | None = None,
         leased: bool = False,
-        along: Along | None = None,
+        write: LookAndWrite | None = None,
     ) -> Licence:
         while True:
             await self.may_go_on()
             until = workflow.now() + options.ACT_WINDOW
             wanted = LicenceWanted(act=licenses, not_after=until) if licenses is not None else None
-            result = await self._look(operation, leased=leased, along=along, licenses=wanted)
+            result = await self._look(operation, leased=leased, write=write, licenses=wanted)
             licence = Licence(until=until, signed=result.licence, endpoints=result.endpoints)
             self._episode.note(
                 "last-look", result.verdict.value, result.reason, rule=MODE if result.held_by_mode else "", version=result.version
@@ -227,14 +228,14 @@ class Preflight:
             waited = under.waited.get(PERMIT, timedelta(0)) + under.waited.get(MODE, timedelta(0))
             patience_is_over = workflow.now() - under.began - waited >= LICENCE_PATIENCE
             match result.verdict:
-                case LookVerdict.GO if along is not None:
-                    return licence  # and the act is done
+                case LookVerdict.GO if write is not None:
+                    return licence  # and the write is done
                 case LookVerdict.GO:
-                    unheard = self._episode.state.abort_asked is not None or self._episode.held is not None
-                    if not unheard and workflow.now() < until:
+                    interrupted = self._episode.state.abort_asked is not None or self._episode.held is not None
+                    if not interrupted and workflow.now() < until:
                         return licence
                     # Else what was seen is old by now: a person spoke while we looked, or the answer took long.
-                    if not unheard and patience_is_over:
+                    if not interrupted and patience_is_over:
                         raise NonRetryable("no look was answered in time to act upon it")
                 case LookVerdict.NEED_GONE:
                     raise NeedGone(result.reason)
@@ -259,6 +260,8 @@ class Preflight:
         episode, fencing = self._episode, self._fencing
         if not self._may_rest():
             raise NonRetryable(f"what was begun may not be finished: {reason}")
+        if episode.keeps(self.need):
+            raise OffenderFound(f"{episode.repairs.question}; {reason}")  # when it is well it would be given back
         with episode.undertaking(MODE) as resting:
             episode.enter(doing=f"{MAY_NOT_ACT}: {reason}")
             if episode.state.permit:
@@ -283,7 +286,7 @@ class Preflight:
 
         def why_not_wait() -> str:
             late = self.deadline is not None and workflow.now() > self.deadline
-            seen = self._episode.state.observation
+            seen = self._episode.state.last_seen
             # The way back needs no permit; a person's need does not pass with the node's return.
             passed = seen is not None and (not seen.present or (seen.ready and not seen.unhealthy))
             passed = passed and self.need.kind is not NeedKind.PERSON
@@ -292,18 +295,18 @@ class Preflight:
         request, phase = self._episode.permit_request(self.need), self._episode.state.phase
         await self._episode.obtain_permit(request, phase=phase, gone=why_not_wait)
 
-    async def before_restoring(self, licenses: PowerAct, along: Along | None = None) -> Licence:
+    async def before_restoring(self, licenses: PowerAct, write: LookAndWrite | None = None) -> Licence:
         """Same machine? Only what identifies the device counts: a vanished Node object strands no machine that is off (S9).
 
         Who preserves, holds or services a machine that is off wants it off, and who has taken the node over may have switched it
         off: it stays so until a person resumes (S21, S38). What can't be seen is looked at again. Answers until when the act may
-        begin, as `before_destruction` does. Raises TooSlow where looks take longer than that. along: of `before_power_on`.
+        begin, as `before_destruction` does. Raises TooSlow where looks take longer than that. write: of `before_power_on`.
         """
-        on = along is not None
+        on = write is not None
         for _ in range(SLOW_LOOKS):
             until = workflow.now() + options.ACT_WINDOW
             wanted = LicenceWanted(act=licenses, not_after=until)
-            result = await self._look(Operation.GIVE_BACK, devices=on, leased=on, along=along, licenses=wanted)
+            result = await self._look(Operation.GIVE_BACK, devices=on, leased=on, write=write, licenses=wanted)
             if result.verdict is LookVerdict.TARGET_CHANGED:
                 raise TargetChanged(result.reason)
             if result.verdict is LookVerdict.VETOED:
@@ -323,8 +326,8 @@ class Preflight:
         async def carry_out(request: LookRequest) -> LookResult:
             return seen_with(await untaint(request))
 
-        along = Along(carry_out=carry_out, what="the out-of-service taint can't be removed")
-        return await self.before_restoring(PowerAct.ON, along)
+        write = LookAndWrite(carry_out=carry_out, what="the out-of-service taint can't be removed")
+        return await self.before_restoring(PowerAct.ON, write)
 
     async def before_others_act(self) -> None:
         """What other controllers were asked for, and have not begun, ends with the need, and with a veto. That the node can't be
@@ -336,7 +339,7 @@ class Preflight:
             return
         if result.verdict is LookVerdict.NEED_GONE:
             raise NeedGone(result.reason)
-        if result.verdict is LookVerdict.VETOED and not result.observation.soon:
+        if result.verdict is LookVerdict.VETOED and not result.seen.soon:
             raise Vetoed(result.reason)
 
     async def need_is_gone(self) -> bool:
@@ -363,7 +366,7 @@ class Preflight:
                 raise
             self._episode.note("look", "failed", interrupt.reason)
             return None
-        if result.observation.present and result.observation.ready:
+        if result.seen.present and result.seen.ready:
             return None
         if result.verdict is LookVerdict.TARGET_CHANGED:
             raise TargetChanged(result.reason)
@@ -430,7 +433,7 @@ class Preflight:
         counts: bool = False,
         devices: bool = False,
         leased: bool = False,
-        along: Along | None = None,
+        write: LookAndWrite | None = None,
         licenses: LicenceWanted | None = None,
     ) -> LookResult:
         await self.keep_sealed()
@@ -450,13 +453,14 @@ class Preflight:
         )
 
         async def look(publication: Publication | None) -> LookResult:
-            if along is not None:
-                return await along.carry_out(replace(request, publication=publication))
-            summary, with_news = f"{self._episode.state.step}: looks at the node", replace(request, publication=publication)
-            return await self._episode.execute(TargetActivities.last_look, with_news, options.cluster_read, summary)
+            publishing = replace(request, publication=publication)
+            if write is not None:
+                return await write.carry_out(publishing)
+            summary = f"{self._episode.state.step}: looks at the node"
+            return await self._episode.execute(TargetActivities.last_look, publishing, options.cluster_read, summary)
 
-        with as_interrupt(along.what if along is not None else "the node can't be looked at"):
-            return await self._episode.look(lambda: self._episode.publisher.along(look))
+        with as_interrupt(write.what if write is not None else "the node can't be looked at"):
+            return await self._episode.look(lambda: self._episode.publisher.publish_with(look))
 
 
 def seen_with(result: LooksFirst) -> LookResult:

@@ -1,8 +1,8 @@
 """What is new of an episode for people with kubectl: its NodeFence, Events, the note that its node is off.
 
-News are collected here, of the states only the latest. The next act on the cluster takes them along; where the story waits
-instead, or what is new must be seen at once, a task beside it tells them by themselves. Nothing waits for that but the end of the
-episode, which gives up what can't be told then. What is told is `policy/episode/nodefence.py` and `policy/episode/events.py`.
+It is collected here, of the states only the latest. The next act on the cluster publishes it; where the story waits instead, or
+what is new must be seen at once, a task beside it publishes it alone. Nothing waits for that but the end of the episode, which
+gives up what can't be published then. What it says is `policy/episode/nodefence.py` and `policy/episode/events.py`.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Publisher:
             self._state.entries = []
 
     def show(self, status: EpisodeStatus) -> None:
-        """The episode has entered a state; one that looks the same from outside is no news."""
+        """The episode has entered a state; one that looks the same from outside is not published."""
         if not self._state.shows:
             return
         if self._state.shown is None or transition(self._state.shown) != transition(status):
@@ -89,7 +89,7 @@ class Publisher:
         """Since when the node is proven off, None for no longer."""
         self._state.off = OffNote(off_proven=off_proven, not_after=workflow.now() + options.PUBLISHED_WITHIN)
 
-    async def along(self, act: Callable[[Publication | None], Awaitable[Result]]) -> Result:
+    async def publish_with(self, act: Callable[[Publication | None], Awaitable[Result]]) -> Result:
         """Carry out an act that takes along what is new. Where it fails that is to be published again."""
         publication = self._take()
         try:
@@ -99,12 +99,12 @@ class Publisher:
             raise
 
     def publish(self, target: Target) -> None:
-        """Have what is new told by itself, beside the story."""
+        """Have what is new published alone, beside the story."""
         if self._publishing is None and self._has_changes:
             self._publishing = asyncio.create_task(self._publish(target))
 
     async def finish(self, target: Target) -> None:
-        """Return once all is told, or can't be."""
+        """Return once all is published, or can't be."""
         self.publish(target)
         if self._publishing is not None:
             await self._publishing
@@ -165,7 +165,7 @@ class Publisher:
                 f"publishes: {_headline(publication)}",
             )
         except ActivityError as error:
-            workflow.logger.warning("people can't be told yet: %s", error_message(error))
+            workflow.logger.warning("this is not published yet: %s", error_message(error))
             self._put_back(publication)
             return False
         return True

@@ -21,7 +21,6 @@ from policy.episode.messages import (
     EpisodeStatus,
     FencingInput,
     Kind,
-    Observation,
     OffProof,
     Outcome,
     PathProof,
@@ -32,13 +31,14 @@ from policy.episode.messages import (
     RecordEntry,
     RemediationInput,
     RestartProof,
+    SeenNode,
 )
 from policy.episode.operator_commands import SealedCommand, Verified
 from policy.fence.kdump import KernelDead
 from policy.fence.plan import PowerDevice
 from policy.fence.power import PowerState, Quarantine
+from policy.history.offenders import FoundRepairs
 from policy.objects.marks import NOTHING_ADDED, Added
-from policy.observation.offenders import FoundRepairs
 from policy.preservation.kept_machine import Isolation
 from policy.remediation.ladder import EscalationStep
 from policy.values.object_refs import ObjectRef
@@ -335,6 +335,8 @@ class PreservationProgress:
     """A preservation. What holds stands on the objects; here is what was asked for and is not there yet, and what was done."""
 
     wish: Wish = NO_WISH
+    released: SealedCommand | None = None
+    """The latest command by which a person has released it, where Kubernetes attests it."""
     interruption: str = ""
     """What was commanded, or has changed, since the last look; "" for nothing."""
     unhealthy: str = ""
@@ -392,9 +394,9 @@ class EpisodeState:
     pinned: Pinned | None = None
     sealed_devices: tuple[PowerDevice, ...] = ()
     """The node's devices with their newest seals: a device of the plan is asked under the seal that its equal has here (S49)."""
-    observation: Observation | None = None
+    last_seen: SeenNode | None = None
     """The node as last signalled or seen: a hint."""
-    looked: Observation | None = None
+    last_look: SeenNode | None = None
     """As the latest live look has seen it: only this proves anything (S42, S43)."""
 
     # What people see
@@ -453,8 +455,8 @@ class EpisodeState:
     acknowledgement: Acknowledgement | None = None
     acknowledged_boot: str = ""
     """The boot that the person who acknowledged off has seen off."""
-    words: int = 0
-    """How often people have spoken to it."""
+    commands_given: int = 0
+    """How often people have given it a command."""
     question: int = 0
     """The number of what people were last asked, a hold included: each word answers one (S48)."""
     path_asked: str = ""

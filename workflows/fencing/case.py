@@ -26,8 +26,8 @@ from workflows.fencing.off_proof import PowerSequence
 
 # What the latest look says about the pinned machine: is it back, is it another one, which boot is it?
 #
-# Proofs use only `Episode.looked`, which live looks keep (`workflows/episode/preflight.py`). What signals say
-# (`Episode.observation`) is a reason to look, or to refrain (S42). The rules are `policy/episode/fencing.py`.
+# Proofs use only `EpisodeState.last_look`, which live looks keep (`workflows/episode/preflight.py`). What signals say
+# (`EpisodeState.last_seen`) is a reason to look, or to refrain (S42). The rules are `policy/episode/fencing.py`.
 
 
 class PinnedNode:
@@ -48,7 +48,7 @@ class PinnedNode:
     def seems_changed(self) -> bool:
         """A hint that the node is back or gone, or that the request for it is withdrawn, to be confirmed by a live look before
         anything follows from it."""
-        seen = self._episode.state.observation
+        seen = self._episode.state.last_seen
         if seen is None:
             return False
         unasked = self._need.kind is NeedKind.FOREIGN_OBJECT and self._need.object_uid not in seen.asked_by
@@ -56,12 +56,12 @@ class PinnedNode:
 
     def says_ready(self) -> bool:
         """Whether the node is there and Ready, whatever its boot."""
-        seen = self._episode.state.looked
+        seen = self._episode.state.last_look
         return seen is not None and seen.present and seen.ready
 
     def is_back(self) -> bool:
         """Ready with a boot id that is new since our command, on the name we pinned."""
-        seen = self._episode.state.looked
+        seen = self._episode.state.last_look
         off = self._power.proof
         word = off.acknowledgement.at if off is not None and off.acknowledgement is not None else None
         off_since = (self._power.off_commanded_at or word) if off is not None else None
@@ -76,42 +76,42 @@ class PinnedNode:
     def has_restarted(self) -> bool:
         """Whether it is Ready with a boot id that is new since our off, whatever has become of the proof of that, and also where
         another party has switched it on."""
-        seen, off = self._episode.state.looked, self._power.off_commanded_at
+        seen, off = self._episode.state.last_look, self._power.off_commanded_at
         if seen is None or not self.says_ready() or self.is_replaced():
             return False
         return restart_proven(self.pinned, seen, off, boot_ids_before=self._progress.boots_before) is not None
 
     def is_replaced(self) -> bool:
         """Whether another machine has taken the name; a new Node object of the same machine has not."""
-        seen = self._episode.state.looked
+        seen = self._episode.state.last_look
         if seen is None or not seen.present or seen.uid == self.pinned.uid:
             return False
         return not same_machine(self.pinned, seen)
 
     def is_gone(self) -> bool:
         """Whether there is no Node of that name any more."""
-        seen = self._episode.state.looked
+        seen = self._episode.state.last_look
         return seen is not None and not seen.present
 
     def is_registered_anew(self) -> bool:
         """Whether the Node is another object than the pinned one, and stands for the same machine."""
-        seen = self._episode.state.looked
+        seen = self._episode.state.last_look
         return seen is not None and seen.present and seen.uid != self.pinned.uid and same_machine(self.pinned, seen)
 
     def adopt_node(self) -> None:
         """The Node object as it is now is the one that we are about."""
-        if (seen := self._episode.state.looked) is not None:
+        if (seen := self._episode.state.last_look) is not None:
             self._episode.note("pin", "uid", f"{self.pinned.uid} has become {seen.uid}, which is the same machine")
             self._episode.state.pinned = replace(self.pinned, uid=seen.uid)
 
     def has_booted(self) -> bool:
         """Whether the node shows another boot than the pinned one, or is said to."""
-        seen = self._episode.state.observation
+        seen = self._episode.state.last_seen
         return seen is not None and bool(seen.boot_id) and seen.boot_id != self.pinned.boot_id
 
     def follow_boot(self) -> None:
         """The boot of the pinned Node as it is now, and since when it is not Ready."""
-        seen = self._episode.state.looked
+        seen = self._episode.state.last_look
         if seen is None or not seen.present or seen.uid != self.pinned.uid or not same_machine(self.pinned, seen):
             return
         self.pin_boot()
@@ -120,7 +120,7 @@ class PinnedNode:
 
     def pin_boot(self) -> None:
         """The boot that we end is the one seen just now; the node may have rebooted by itself since the target was pinned."""
-        seen = self._episode.state.looked
+        seen = self._episode.state.last_look
         if seen is not None and seen.boot_id and seen.boot_id != self.pinned.boot_id:
             self._episode.note("pin", "boot id", f"{self.pinned.boot_id} has become {seen.boot_id}")
             self._episode.state.pinned = replace(self.pinned, boot_id=seen.boot_id)
@@ -128,7 +128,7 @@ class PinnedNode:
 
     def remember_boot(self) -> None:
         """Before power-on: the boot shown now is an old one, too; it may have rebooted by itself between the pin and our off."""
-        if (seen := self._episode.state.looked) is not None:
+        if (seen := self._episode.state.last_look) is not None:
             self._progress.boots_before.append(seen.boot_id)
 
 

@@ -259,7 +259,7 @@ class FreeingSequence:
 
     async def _look(self, proof: OffProof) -> SeenDown:
         seen = await self._preflight.before_freeing(once=True)
-        node, pinned = self._episode.state.looked, self._episode.target.pinned
+        node, pinned = self._episode.state.last_look, self._episode.target.pinned
         if node is not None and node.present and node.uid == pinned.uid and node.boot_id not in {"", pinned.boot_id}:
             who = "a person said off" if proof.acknowledgement is not None else "its devices say off"
             self._power.lose(f"{self._episode.state.node} is back, although {who}: its boot id is {node.boot_id}")

@@ -206,7 +206,7 @@ class IsolationSequence:
 
     async def _is_ready(self) -> bool:
         await self._preflight.before_destruction()
-        seen = self._episode.state.looked
+        seen = self._episode.state.last_look
         return seen is not None and seen.ready
 
     async def _detach_volumes(self, device: PowerDevice, method: PlannedMethod) -> None:

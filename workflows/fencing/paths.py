@@ -354,8 +354,8 @@ class Volumes:
             await self._episode.pause(pause, "until the volumes are looked at again")
             pause = longer(pause)
         proof = await self.prove_some(device)
-        told = f"available: {', '.join(each.volume for each in proof.volumes)}" if proof is not None else "by themselves"
-        self._episode.note("detach-volumes", "ok", f"{', '.join(chosen.handles)} left the machine; {told}")
+        freed_by = f"available: {', '.join(each.volume for each in proof.volumes)}" if proof is not None else "by themselves"
+        self._episode.note("detach-volumes", "ok", f"{', '.join(chosen.handles)} left the machine; {freed_by}")
         return proof
 
     async def prove_some(self, device: PowerDevice) -> PathProof | None:

@@ -166,12 +166,12 @@ class PowerManagement:
 
     def accept_acknowledgement(self) -> bool:
         """Let a person's word stand for the proof (S8), where it lacks one; once taken it is used up."""
-        word = self._episode.state.acknowledgement
-        if word is None or not self._case.lacks_proof:
+        acknowledgement = self._episode.state.acknowledgement
+        if acknowledgement is None or not self._case.lacks_proof:
             return False
-        self._power.accept(OffProof(commanded_at=None, acknowledgement=word))
+        self._power.accept(OffProof(commanded_at=None, acknowledgement=acknowledgement))
         self._episode.state.acknowledgement = None
-        self._episode.note("off-proven", "acknowledged", f"by {word.by}: {word.why}")
+        self._episode.note("off-proven", "acknowledged", f"by {acknowledgement.by}: {acknowledgement.why}")
         return True
 
     async def _last_look_before_off(self) -> Licence:
@@ -218,7 +218,7 @@ class PowerManagement:
 #
 # `policy/fence/kdump.py` says how long, and what messages are worth; `activities/power/kdump_listener.py` receives them.
 
-HEARD_AGAIN = timedelta(seconds=10)
+READ_AGAIN = timedelta(seconds=10)
 """fence_kdump speaks every 10 seconds."""
 
 
@@ -251,7 +251,7 @@ class CrashDump:
             if answer.wait <= timedelta(0):
                 return
             self._episode.enter(doing=f"kdump: {answer.reason}", until=workflow.now() + answer.wait)
-            await self._episode.rest(min(answer.wait, HEARD_AGAIN), "while a crash dump may begin")
+            await self._episode.rest(min(answer.wait, READ_AGAIN), "while a crash dump may begin")
             await case.look_while_waiting()
 
     def _is_dead(self, rule: KdumpRule, reading: KdumpReading | None) -> KernelDead | None:
@@ -270,7 +270,7 @@ class CrashDump:
         if dead is None or case.pinned_node.has_booted():
             return False
         try:
-            return await case.freeing.free_while_dumping(dead, asked_at + STILL_DEAD - (dead.heard_at - dead.last))
+            return await case.freeing.free_while_dumping(dead, asked_at + STILL_DEAD - (dead.read_at - dead.last))
         except StepFailed as failed:
             self._episode.note("free-while-dumping", "failed", failed.reason)
             return False
@@ -289,7 +289,7 @@ class CrashDump:
             if answer.wait <= timedelta(0):
                 self._episode.note("kdump", answer.state.value, answer.reason)
                 return
-            await self._episode.rest(min(answer.wait, HEARD_AGAIN), "while a crash dump may be written")
+            await self._episode.rest(min(answer.wait, READ_AGAIN), "while a crash dump may be written")
             await case.look_while_waiting()
 
     async def _reading(self) -> KdumpReading | None:

@@ -24,7 +24,7 @@ from policy.episode.fencing import may_restore_path, power_due, same_machine
 from policy.episode.fencing_requests import Stage
 from policy.episode.messages import EpisodeResult, FencingInput, NeedKind, Outcome, Phase
 from policy.fence.config import FenceStep
-from policy.fence.plan import UNCORDON, FencingPlan
+from policy.fence.plan import UNCORDON, FencingPlan, keeping_plan
 from workflows.episode.end import close, not_begun, refusal
 from workflows.episode.episode import Episode
 from workflows.episode.preflight import FIRST_PAUSE, LONGEST_PAUSE
@@ -227,6 +227,7 @@ class FencingStory:
             raise NonRetryable("a person said off, which no longer stands; nothing was switched off on that word")
         if not case.plan.levels and case.power.proof is None:
             await self._isolate()  # the paths are cut and what lies behind them is freed: the restart is not ours
+            self._stop_at_an_offender(comes_back=False)
             await act.wait_for_return()
             return await self._returned()
         if not case.progress.freeing.done:
@@ -239,6 +240,8 @@ class FencingStory:
             await case.tries.carry_out(FenceStep.POWER_MANAGEMENT, act.try_free)
         if case.leaves_off:
             return await self._leave_off()
+        gives_up = case.power.is_to_be_given_up and case.power.proof is not None
+        self._stop_at_an_offender(comes_back=not gives_up and (case.plan.power_on or case.progress.power.kept))
         if case.power.is_to_be_given_up and case.power.proof is not None:
             await case.tries.carry_out(FenceStep.POWER_MANAGEMENT, act.try_give_up)
             given_up = case.progress.power.given_up_read
@@ -251,19 +254,20 @@ class FencingStory:
             await act.report_finished(f"{off}, and the machine is left off")
             return await self._restored(Outcome.FENCED_OFF, f"{off}, and the plan leaves the machine off")
         proof = case.power.proof
-        self._ask_about_an_offender()
         await act.switch_on()
         off = f"off {proof.former_basis if proof is not None else 'was proven'}"
         await act.report_finished(f"{off}, and the machine is switched on again")
         await act.wait_for_return()
         return await self._returned()
 
-    def _ask_about_an_offender(self) -> None:
-        """Before a machine that a program has repaired again and again is switched on: once, and a person's answer holds."""
-        found = self.episode.state.repairs
-        if found is not None and found.asks and self.case.need.kind.automatic and not self.case.progress.switched_on:
-            self.episode.state.repairs = replace(found, asks=False)
-            raise OffenderFound(f"{found.offence}; `resume` switches it on, `abort` leaves it off")
+    def _stop_at_an_offender(self, *, comes_back: bool) -> None:
+        """Once a machine that a program has repaired again and again is isolated, a person is asked, and the answer holds.
+        comes_back: whether it is switched on next; one that is to be kept goes no other way either (S53)."""
+        episode, need = self.episode, self.case.need
+        if self.case.progress.switched_on or not need.kind.automatic:
+            return
+        if episode.keeps(need) or (episode.repairs.asks and comes_back):
+            raise OffenderFound(episode.repairs.question)
 
     # Beginning ------------------------------------------------------------------------------------------------------
 
@@ -309,20 +313,20 @@ class FencingStory:
     def _acknowledgement_refuted(self) -> str:
         """Why the machine that a person said was off has run since, "" where nothing says so: the cluster may have been looked at
         hours after the word, and that is another fall than the one that the person saw (S8, S43)."""
-        word, node = self.episode.state.acknowledgement, f"Node/{self.episode.state.node}"
+        acknowledgement, node = self.episode.state.acknowledgement, f"Node/{self.episode.state.node}"
         since = self.case.pinned_node.pinned.not_ready_since
-        if not self._request.seen_off or word is None:
+        if not self._request.seen_off or acknowledgement is None:
             return ""
         if self.case.pinned_node.says_ready():
             return f"{node} says Ready, so it is not off"
-        later = since is not None and since > word.at
-        return f"{node} was Ready after {word.by} said off: look at it again, and say it again" if later else ""
+        later = since is not None and since > acknowledgement.at
+        return f"{node} was Ready after {acknowledgement.by} said off: look at it again, and say it again" if later else ""
 
     async def _look_up_anew(self) -> str:
         """A person has it go on. As long as no device was touched and no volume detached, the node and its configuration are
         looked up anew: what was fixed is what acts. Afterwards the devices that were begun with are those that finish (S9). A
         person's word that the machine is off stands for it, whichever device was named before. Answers why that can't be."""
-        case, word = self.case, self.case.power.proof is not None
+        case, off_proven = self.case, self.case.power.proof is not None
         begun = not case.power.untouched or case.freed_something or case.progress.freeing.done
         begun = begun or bool(case.isolation.paths.left) or case.isolation.has_detached
         turn = case.progress.turn
@@ -331,17 +335,17 @@ class FencingStory:
         try:
             pin = await self._pin()
         except ActivityError as error:
-            return "" if word or begun else error_message(error)
+            return "" if off_proven or begun else error_message(error)
         if begun:
             self.episode.seal_anew(pin.plan)  # the key that had sealed them may be lost
             return ""
         before = case.pinned_node.pinned
-        if before.uid != pin.pinned.uid and (pin.observation is None or not same_machine(before, pin.observation)):
+        if before.uid != pin.pinned.uid and (pin.seen is None or not same_machine(before, pin.seen)):
             return f"another machine has taken the name {before.node}"
-        if word and pin.pinned.boot_id not in {"", before.boot_id}:
+        if off_proven and pin.pinned.boot_id not in {"", before.boot_id}:
             case.power.end_proof()
             return f"the acknowledgement is void: the node shows boot {pin.pinned.boot_id}, and {before.boot_id} was seen off"
-        if word and set(before.endpoints) == set(pin.pinned.endpoints):
+        if off_proven and set(before.endpoints) == set(pin.pinned.endpoints):
             self.episode.seal_anew(pin.plan)
             return ""
         power, before_it = PowerProgress(), case.progress.power
@@ -413,12 +417,14 @@ class FencingStory:
             pin.need.check_key,
             pin.control_plane,
         )
-        episode.see(pin.observation)
+        episode.see(pin.seen)
         episode.state.pinned = pin.pinned
         episode.state.acknowledged_boot = episode.state.acknowledged_boot or pin.pinned.boot_id
         episode.introduce(zone=pin.pinned.zone, reason=pin.need.reason, since=pin.need.since)
         episode.learns_of(pin.added)
         episode.note_repairs(pin.repairs)
+        if episode.keeps(pin.need):
+            pin = replace(pin, plan=keeping_plan(pin.plan))
         episode.publisher.learn_of_stream(pin.streams)
         episode.note("pin", "ok", f"uid {pin.pinned.uid}, boot id {pin.pinned.boot_id}, plan {pin.plan.source}")
         for warning in pin.plan.warnings:
@@ -518,7 +524,7 @@ class FencingStory:
 
     async def _park(self, problem: str) -> End | None:
         """Wait until a person has it go on (None), or until it ends. Nothing is in flight meanwhile, the permit is given back, id
-        and marks are kept. What a person may send is `workflows/episode/conversation.py`."""
+        and marks are kept. What a person may send is `workflows/episode/episode_workflow.py`."""
         case = self.case
         if case.progress.parked != problem:
             case.progress.parked = problem
@@ -543,25 +549,27 @@ class FencingStory:
                 await case.freeing.pause()  # it could not be removed before, and the proof is not read
             if case.pinned_node.seems_changed() and (ending := await self._ended_by_itself()):
                 return ending
-            word = episode.state.resumed or (episode.state.acknowledgement if case.lacks_proof else None)
-            if word is not None and not episode.is_held:
+            answer = episode.state.resumed or (episode.state.acknowledgement if case.lacks_proof else None)
+            if answer is not None and not episode.is_held:
                 if case.only_restoring_is_left:
                     break  # a circuit breaker holds up nothing that restores (S17)
                 refused = await episode.obtain_permit(case.permit_request())
-                if not refused and await self._stands(word.by, problem):
+                if not refused and await self._stands(answer.by, problem):
                     break
                 if not refused:
                     continue
                 # What refuses it passes: a worker's view is young after its start, a scanner is stopped. A person's word is kept
                 # until it is obeyed, or taken back by a hold or an abort (S44).
                 wait, pause = pause, min(pause * 2, LONGEST_PAUSE)
-                episode.state.problem = f"{problem}; the answer of {word.by} is kept until there is a permit: {refused}"
+                episode.state.problem = f"{problem}; the answer of {answer.by} is kept until there is a permit: {refused}"
                 episode.enter(phase=Phase.NEEDS_HUMAN, doing="waits for a permit to go on")
             if wait is None and case.progress.freeing.may_be_tainted:
                 wait, pause = pause, min(pause * 2, LONGEST_PAUSE)
             if episode.state.abort_asked is None:  # it may have come while we looked elsewhere
                 await episode.rest(wait, "a permit" if wait else "a person's word")
         episode.state.restarts, episode.state.problem, case.progress.resumed_at = 0, "", workflow.now()
+        if episode.state.resumed is not None:
+            episode.let_offender_go(problem)
         self.power_management.accept_acknowledgement()
         episode.enter(phase=Phase.RUNNING, doing="goes on")
         return None
@@ -583,7 +591,10 @@ class FencingStory:
         case = self.case
         if not await case.preflight.refresh():
             return None
-        if case.pinned_node.is_replaced() or case.pinned_node.is_back():
+        returned = case.pinned_node.is_replaced() or case.pinned_node.is_back()
+        if self.episode.keeps(case.need) and self.episode.repairs.is_asked_in(case.progress.parked):
+            return self._returned if case.pinned_node.is_replaced() else None  # a person may have switched it on to look at it
+        if returned:
             return self._returned
         if case.power.proof is None and await case.preflight.need_is_gone():
             message = "the node came back by itself" if case.pinned_node.says_ready() else "the need is gone"

@@ -12,7 +12,7 @@ from policy.episode.modes import REPAIRS, ClusterModes
 from policy.episode.operator_commands import ActionName, CommandAuthor
 from policy.episode.permits import Permit, PermitRequest
 from policy.fence.device_check import DeviceMemory
-from policy.observation.spells import Spell
+from policy.history.spells import Spell
 from policy.scan.admission import Refused
 from policy.scan.pauses import Pause
 from policy.scan.scan_report import ScanReport

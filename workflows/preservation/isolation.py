@@ -147,7 +147,7 @@ class KeptMachineIsolation:
         if not plan.isolation and not pin.adopted_paths:
             raise NonRetryable(f"{plan.source} names no path to cut, no volumes to detach and no quarantine")
         self._episode.state.control_plane = pin.control_plane
-        self._episode.see(pin.observation)
+        self._episode.see(pin.seen)
         return pin
 
     def _made(self, pin: PinResult) -> tuple[Preflight, IsolationSequence]:
@@ -174,7 +174,7 @@ class KeptMachineIsolation:
         """The boot that is there now, whatever it was at an earlier try: nothing is freed of a boot that was not cut off."""
         pin = self._known.pin
         assert pin is not None
-        seen = self._episode.state.looked if await self._made(pin)[0].refresh() else None
+        seen = self._episode.state.last_look if await self._made(pin)[0].refresh() else None
         if seen is not None and seen.present and seen.uid == pin.pinned.uid and seen.boot_id not in {"", pin.pinned.boot_id}:
             self._episode.state.pinned = replace(pin.pinned, boot_id=seen.boot_id)
             self._known.pin = replace(pin, pinned=self._episode.state.pinned)
@@ -248,7 +248,7 @@ class KeptMachineIsolation:
 
     def _may_restore(self) -> bool:
         """Whether no pod was freed behind our own cut, or a person says so, or the boot that could write behind it is over."""
-        boot, seen = self._known.boot, self._episode.state.looked
+        boot, seen = self._known.boot, self._episode.state.last_look
         if self._episode.state.path_command is not None:
             return True
         if boot is None:

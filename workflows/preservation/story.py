@@ -144,6 +144,8 @@ class PreservationStory:
                 drained=self._progress.drained,
                 unhealthy=self._progress.unhealthy,
                 isolation=self._progress.cutting_off.progress,
+                incident=self.episode.state.incident,
+                word=self._progress.released if wish.release else None,
             )
             self._progress.interruption = ""
             try:
@@ -433,6 +435,7 @@ class PreservationStory:
         """A person ends it now."""
         self._progress.interruption = f"released by {request.by}: {request.reason}"
         self._progress.wish = replace(self._progress.wish, keep=False, release=self._progress.interruption)
+        self._progress.released = request.sealed
         self.episode.note("release", "asked", f"by {request.by}: {request.reason}", who=request.by)
         self.episode.wake()
         return f"{self.episode.state.node} is released"
@@ -551,8 +554,8 @@ class Evidence:
             return
         if self._fetching is None:
             return  # its end has been noted
-        told = f"{sealed.path}: {sealed.files} files, {sealed.size} bytes; sha256 of the manifest {sealed.sha256}"
-        self._episode.note(ACT, "kept", told + _missing(sealed))
+        kept = f"{sealed.path}: {sealed.files} files, {sealed.size} bytes; sha256 of the manifest {sealed.sha256}"
+        self._episode.note(ACT, "kept", kept + _missing(sealed))
 
     async def _collect(self, bundle: BundleName, hold: Hold) -> Collected:
         node = "" if self._episode.state.node.startswith("machine/") else self._episode.state.node
@@ -586,6 +589,6 @@ class Evidence:
 
 
 def _missing(sealed: Sealed) -> str:
-    told = [f"{each.of} ({each.why})" for each in sealed.missing[:MISSING_SHOWN]]
+    listed = [f"{each.of} ({each.why})" for each in sealed.missing[:MISSING_SHOWN]]
     more = f" and {len(sealed.missing) - MISSING_SHOWN} more" if len(sealed.missing) > MISSING_SHOWN else ""
-    return f"; not fetched: {'; '.join(told)}{more}" if told else ""
+    return f"; not fetched: {'; '.join(listed)}{more}" if listed else ""

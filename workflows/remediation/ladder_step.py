@@ -216,7 +216,7 @@ class RemediationTarget:
         if self.pin.need.kind is not NeedKind.PERSON:
             return await self.preflight.need_is_gone()
         before = self.pin.pinned.boot_id
-        if not await self.preflight.refresh() or (seen := self.episode.state.looked) is None or not seen.ready:
+        if not await self.preflight.refresh() or (seen := self.episode.state.last_look) is None or not seen.ready:
             return False
         return succeeded or bool(before and seen.boot_id and seen.boot_id != before)
 

@@ -496,16 +496,16 @@ class ExternalRemediation(LadderStep):
                 permanent_node_deletion_expected=seen.node_deletion,
                 phase=seen.phase,
             )
-            told = follow(conditions)
+            shown = follow(conditions)
             if await self._target.preflight.refresh():
-                if ended := await self._ended(seen, node_goes=told.node_goes, succeeded=told.progress is Progress.SUCCEEDED):
+                if ended := await self._ended(seen, node_goes=shown.node_goes, succeeded=shown.progress is Progress.SUCCEEDED):
                     return ended
                 if not seen.present:
                     raise NonRetryable(f"{self._called} was deleted by another party")
-            if told.progress is Progress.FAILED:
-                raise NonRetryable(f"{self._called} has failed: {seen.message or told.why}")
+            if shown.progress is Progress.FAILED:
+                raise NonRetryable(f"{self._called} has failed: {seen.message or shown.why}")
             await self._target.preflight.may_go_on()
-            self._episode.enter(doing=self._lasts or f"waits for {self._called}: {seen.message or told.why}")
+            self._episode.enter(doing=self._lasts or f"waits for {self._called}: {seen.message or shown.why}")
             await self._target.wait(self._state, self._pause, self._episode.state.doing)
             self._pause = min(self._pause * 2, LOOK_AGAIN)
 
@@ -579,7 +579,7 @@ class ExternalRemediation(LadderStep):
             found = await target.look_after(self._state)
             goes, lost = seen.node_deletion == "True", f"{target.name} is gone" if found is not None and found.gone else ""
         else:
-            goes, lost, node = node_goes, "", self._episode.state.looked
+            goes, lost, node = node_goes, "", self._episode.state.last_look
             if target.has_node and node is not None and not (node.present and node.uid == target.pin.pinned.uid):
                 lost = "the Node is another object now" if node.present else "the Node was deleted"
         if lost:
@@ -599,7 +599,7 @@ class ExternalRemediation(LadderStep):
     async def _delay(self, seen: External) -> str:
         """What the node's health must still wait for, "" for nothing (healthyDelay of medik8s)."""
         delay = self._target.pin.healthy_delay
-        observed = self._episode.state.looked
+        observed = self._episode.state.last_look
         if not delay or (observed is not None and observed.confirmed_well):
             return ""
         since = seen.well_since

@@ -14,7 +14,7 @@ from temporalio import workflow
 
 from policy.checks.fence_policies import NO_POLICIES, Attempts, PowerMoment, left_alone_until
 from policy.episode.advice import until_well_or_asked
-from policy.episode.messages import NeedKind, Observation, Outcome
+from policy.episode.messages import NeedKind, Outcome, SeenNode
 from policy.episode.permits import Permit, PermitState, Release, Replacing
 from policy.scan.scan_report import ScanReport
 from workflows.kit.messages import Backoff
@@ -105,7 +105,7 @@ def _note_power(state: ScannerState, release: Release) -> None:
 def _note_attempt(state: ScannerState, release: Release, permit: Permit | None) -> None:
     """Count failures in a row (S19): an episode that could not begin, or that has parked. One that people stopped or vetoed has
     not failed, and one that was never granted was none; any other end is a success."""
-    if permit is None or permit.holding is PermitState.PARKED:
+    if permit is None or permit.state is PermitState.PARKED:
         return
     if release.parked or release.outcome == Outcome.REFUSED.value:
         before = state.attempts.get(release.node)
@@ -144,7 +144,7 @@ def forget_what_is_over(state: ScannerState, report: ScanReport) -> None:
     state.power = {node: moment for node, moment in state.power.items() if now - moment.at < quiet}
     remembered = max(FAILURES_REMEMBERED, 2 * report.policies.pause)
     state.attempts = {node: each for node, each in state.attempts.items() if now - each.at < remembered}
-    seen = {each.node: each for each in report.observations} if not report.view.stale else {}
+    seen = {each.node: each for each in report.seen_nodes} if not report.view.stale else {}
     asked_for = {each.node for each in report.candidates if each.need is NeedKind.FOREIGN_OBJECT}
     for node in state.settling | asked_for:
         seen.pop(node, None)  # what it was before its episode's end; or it is asked for although it is well
@@ -156,7 +156,7 @@ def forget_what_is_over(state: ScannerState, report: ScanReport) -> None:
     state.held_off = {held.node: held for held in found if held is not None}
 
 
-def _still_held(held: Backoff, seen: Observation | None, report: ScanReport, now: datetime) -> Backoff | None:
+def _still_held(held: Backoff, seen: SeenNode | None, report: ScanReport, now: datetime) -> Backoff | None:
     """None: it is free again."""
     is_gone = seen is not None and not seen.present and not seen.others  # no node, no Machine of it: what comes is another one
     if seen is None or not (is_gone or (seen.ready and not seen.unhealthy and not seen.soon)):
@@ -175,7 +175,7 @@ def _judges(state: ScannerState, node: str, permit: Permit | None) -> tuple[str,
     if state.report is None:
         counted_by, versions = (), dict[str, str]()
     else:
-        counted_by = next((each.checks for each in state.report.observations if each.node == node), ())
+        counted_by = next((each.checks for each in state.report.seen_nodes if each.node == node), ())
         versions = _versions_of(state.report)
     keys = {*(permit.checks if permit is not None else ()), *counted_by}
     return tuple(_version(key, versions) for key in sorted(keys))

@@ -14,7 +14,7 @@ from temporalio.exceptions import ActivityError
 
 from activities.contracts.episodes import DescribeRequest, EpisodeActivities, EpisodeDescription, FindRequest, FoundOpen
 from activities.errors import error_message
-from policy.episode.messages import FencingInput, Kind, Need, NeedKind, Observation, RemediationInput, episode_id
+from policy.episode.messages import FencingInput, Kind, Need, NeedKind, RemediationInput, SeenNode, episode_id
 from policy.episode.permits import Permit, PermitAnswer, PermitQuestion, PermitRequest, PermitState
 from policy.remediation.ladder import removes
 from policy.scan import pauses
@@ -46,7 +46,7 @@ def strangers(cluster: str, state: ScannerState, report: ScanReport) -> tuple[Pe
             workflow_id=episode_id(cluster, seen.node),
             incident=seen.incident,
             kind=Kind.FENCING,
-            holding=PermitState.OPEN,
+            state=PermitState.OPEN,
             granted_at=workflow.now(),
             provider_id=seen.provider_id,
             control_plane=None,
@@ -54,7 +54,7 @@ def strangers(cluster: str, state: ScannerState, report: ScanReport) -> tuple[Pe
             groups=seen.groups,
             found=True,
         )
-        for seen in report.observations
+        for seen in report.seen_nodes
         if seen.incident and seen.node not in state.permits and seen.incident not in just_released
         and state.described.get(seen.incident, True)
     )  # fmt: skip
@@ -70,14 +70,14 @@ class Holders:
         self._run, self._forgotten = "", False
         """Of this history only: another run in a report, or a call of `forget`, shows a reset."""
         self.problem = ""
-        self.former = ""
-        """The run of the last scanner, once the list has all that it did; "" where there was none."""
-        self.repaired: bool | None = None
-        """Whether an earlier scanner repaired this cluster by itself; None while that was not asked."""
+        self.found: FoundOpen | None = None
+        """Once the list has all that the last scanner did, until that is taken over."""
+        self.was_reset = False
+        """Whether this history may have had a former life, and what that had set was not taken over yet (S44, S52)."""
 
     def forget(self) -> None:
         """The table may lack what an earlier life of this history has granted. Called where the time can't be read."""
-        self._state.known, self._forgotten = False, True
+        self._state.known, self._forgotten, self.was_reset = False, True, True
 
     async def rebuild(self, report: ScanReport) -> None:
         """Without carried state nothing is granted before all open episodes are in the table: those that Temporal lists, and
@@ -89,6 +89,7 @@ class Holders:
         state = self._state
         if self._forgotten or (report.run and self._run not in {"", report.run}):
             state.known, self._forgotten, self._list_complete_from = False, False, workflow.now() + LIST_LAG
+            self.was_reset = True
         self._run = report.run or self._run
         if state.known or not report.view.synced:
             return  # before the first sync there may be marks that were not seen yet
@@ -97,10 +98,10 @@ class Holders:
             await workflow.sleep(lag, summary="until the list of open episodes has all that the last scanner admitted")
             found = await self._find_open()
         if found is not None:
-            self.repaired, self.former = found.repaired, found.former
-            marked = (seen.node for seen in report.observations if seen.incident or seen.mark_problem)
+            self.found = found
+            marked = (seen.node for seen in report.seen_nodes if seen.incident or seen.mark_problem)
             # Those may be opening: that there is no episode yet says nothing.
-            reserved = {permit.node for permit in state.permits.values() if permit.holding is PermitState.RESERVED}
+            reserved = {permit.node for permit in state.permits.values() if permit.state is PermitState.RESERVED}
             nodes = tuple(sorted({*found.nodes, *marked, *state.permits} - reserved))
             state.known = not nodes or await self._describe(nodes, report)
             state.described_at = workflow.now()
@@ -117,7 +118,7 @@ class Holders:
         new = not self.problem and any(each.incident not in state.described for each in found)
         if not new and state.described_at is not None and workflow.now() - state.described_at < DESCRIBE_EVERY:
             return ()
-        marked = (seen.node for seen in report.observations if seen.incident)
+        marked = (seen.node for seen in report.seen_nodes if seen.incident)
         return tuple(sorted({*state.nodes_in_hand(), *marked, *state.need_person} - opening))
 
     async def describe(self, nodes: tuple[str, ...], report: ScanReport) -> bool:
@@ -128,7 +129,7 @@ class Holders:
         """
         state = self._state
         state.described_at = workflow.now()
-        marks = {seen.node: seen.incident for seen in report.observations if seen.incident}
+        marks = {seen.node: seen.incident for seen in report.seen_nodes if seen.incident}
         before = (dict(state.permits), list(state.queue), state.described)
         if await self._describe(nodes):
             permits = {permit.incident for permit in state.permits.values()}
@@ -188,10 +189,10 @@ class Permits:
         which may have done anything under the one they had (S14). own: the permit of the one that asks. If each of those that
         were found waited for the others, none would ever go on.
         """
-        marks = {each.incident for each in report.observations} if own is None or not own.found else set[str]()
+        marks = {each.incident for each in report.seen_nodes} if own is None or not own.found else set[str]()
         waiting = marks.intersection(each.incident for each in self._state.queue)
         permits = (
-            replace(permit, holding=PermitState.OPEN) if permit.found and permit.incident in waiting else permit
+            replace(permit, state=PermitState.OPEN) if permit.found and permit.incident in waiting else permit
             for permit in self._state.permits.values()
             if permit is not own
         )
@@ -202,7 +203,7 @@ class Permits:
         it."""
         state = self._state
         permit = state.permits.get(request.node)
-        parked = permit is not None and permit.incident == request.incident and permit.holding is PermitState.PARKED
+        parked = permit is not None and permit.incident == request.incident and permit.state is PermitState.PARKED
         own = permit if parked else None
         # A mark without a permit is its own, or of one that has ended: it has the id that both would have.
         others = tuple(each for each in self.counted(report, own) if permit is not None or each.node != request.node)
@@ -224,7 +225,7 @@ class Permits:
         """Whether that incident may disrupt that node now, and why not (S14, S20). halted: why no node may be disrupted, by a
         person's request; "": none has asked for that."""
         permit, report = self._state.permits.get(asked.node), self._state.report
-        if permit is None or permit.incident != asked.incident or permit.holding is PermitState.PARKED:
+        if permit is None or permit.incident != asked.incident or permit.state is PermitState.PARKED:
             reason = f"the permit of {asked.node} is held by {permit.incident if permit else 'no episode'}"
         elif permit.override and asked.override != permit.override:
             reason = f"the permit of {asked.node} overrides a {permit.override}, and no NodeAction attests that a person does"
@@ -236,15 +237,15 @@ class Permits:
     # Permits, and what their episodes begin with ----------------------------------------------------------------------
 
     def reserve_for_candidate(
-        self, candidate: Candidate, *, holding: PermitState = PermitState.RESERVED
+        self, candidate: Candidate, *, state: PermitState = PermitState.RESERVED
     ) -> FencingInput | RemediationInput:
-        """holding: parked for one that only asks a person."""
+        """state: parked for one that only asks a person."""
         permit = Permit(
             node=candidate.node,
             workflow_id=episode_id(self._scanner.cluster, candidate.node),
             incident=_new_incident(),
             kind=Kind.REMEDIATION if candidate.ladder else Kind.FENCING,
-            holding=holding,
+            state=state,
             granted_at=workflow.now(),
             provider_id=candidate.provider_id,
             zone=candidate.zone,
@@ -277,10 +278,10 @@ class Permits:
             retry=candidate.retry,
             exhausted=candidate.exhausted,
             memory=candidate.memory,
-            permit_granted=holding is not PermitState.PARKED,
+            permit_granted=state is not PermitState.PARKED,
         )
 
-    def reserve_for_clean_up(self, orphan: Observation) -> FencingInput:
+    def reserve_for_clean_up(self, orphan: SeenNode) -> FencingInput:
         """A healthy node with the mark of an episode that is not open."""
         reason = f"carries the mark of incident {orphan.incident}, which is not open"
         permit = self._reserve_without_disruption(orphan.node, orphan.uid, Kind.FENCING, reason)
@@ -304,7 +305,7 @@ class Permits:
                 workflow_id=request.workflow_id,
                 incident=request.incident,
                 kind=request.kind,
-                holding=PermitState.OPEN,
+                state=PermitState.OPEN,
                 granted_at=workflow.now(),
                 provider_id=request.provider_id,
                 zone=request.zone,
@@ -317,7 +318,7 @@ class Permits:
                 found=checks is None and (known is None or known.found),
                 owner=request.owner,
                 removes=request.removes,
-                override=known.override if known is not None and known.holding is not PermitState.PARKED else request.override,
+                override=known.override if known is not None and known.state is not PermitState.PARKED else request.override,
             )
         )
 
@@ -328,7 +329,7 @@ class Permits:
             workflow_id=episode_id(self._scanner.cluster, node),
             incident=_new_incident(),
             kind=kind,
-            holding=PermitState.PARKED,
+            state=PermitState.PARKED,
             granted_at=workflow.now(),
             reason=reason,
             node_uid=uid,

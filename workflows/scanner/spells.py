@@ -2,13 +2,13 @@
 
 A record is made beside the scan, so that no deadline waits for it, and is asked for until it exists: only then does what it is
 about leave the state. A repetition finds it made, by its workflow id. What can't be recorded now holds back nothing else. Which
-spells open and end is `policy/observation/open_spells.py`.
+spells open and end is `policy/history/open_spells.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from datetime import UTC, timedelta
+from datetime import UTC, datetime, timedelta
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
@@ -17,8 +17,8 @@ from activities.contracts.episodes import EpisodeActivities, FormerRun
 from activities.contracts.scan import ObservationActivities, RecordRequest
 from activities.errors import error_message
 from policy.episode.permits import PermitState
-from policy.observation import open_spells
-from policy.observation.spells import MOST_RECORDED, NodeDays, ObservationRecord, ScannerSpells
+from policy.history import open_spells
+from policy.history.spells import MOST_RECORDED, NodeDays, ObservationRecord, ScannerSpells
 from policy.scan.admission import Refused
 from policy.scan.scan_report import MAXIMUM_WATCHED, ScanReport
 from workflows.kit import options
@@ -44,8 +44,8 @@ class Spells:
         self._state = state
         self._recording = CoalescedTask(tasks, self._record_next)
         self._not_before = state.started
-        self._late_storms = set[str]()
-        """Those that could not be recorded in this history: others go first."""
+        self._tried_storms = list[str]()
+        """In this history, the latest try last: a storm that can't be recorded takes turns with the others."""
 
     def decide(self, report: ScanReport, refused: Iterable[Refused], opening: Collection[str]) -> None:
         """After each decision about a report. opening: the nodes of which an episode is being opened."""
@@ -53,7 +53,7 @@ class Spells:
         begun = {
             each.node: each
             for each in state.permits.values()
-            if each.holding is not PermitState.RESERVED and each.node not in opening
+            if each.state is not PermitState.RESERVED and each.node not in opening
         }
         changes = open_spells.next_spells(
             state.spells,
@@ -80,15 +80,17 @@ class Spells:
         state.days_counted_at = now if live else None
 
     def to_be_watched(self) -> tuple[str, ...]:
-        """The nodes of which the next report says how they stand."""
+        """The nodes of which the next report says how they stand: those of open spells, and those that are left alone, which are
+        no candidates either under an open circuit breaker."""
         state = self._state
-        return open_spells.to_be_watched(state.spells, state.report, room=MAXIMUM_WATCHED, now=workflow.now())
+        return open_spells.to_be_watched({*state.spells, *state.held_off}, state.report, room=MAXIMUM_WATCHED, now=workflow.now())
 
     def known(self, most: int | None = None) -> ScannerSpells:
         """All that is not recorded yet. most: so many spells, the oldest."""
         state = self._state
         found = sorted((*state.spells.values(), *state.spells_ended, *state.spells_of_storms), key=lambda each: each.due)
-        return ScannerSpells(spells=tuple(found[:most]), left_out=state.spells_left_out, days=state.node_days)
+        spells, left_out = tuple(found[:most]), state.spells_left_out
+        return ScannerSpells(spells=spells, left_out=left_out, days=state.node_days, records=state.unrecorded)
 
     async def take_over(self, run_id: str) -> None:
         """What the last scanner knew, which was terminated, stopped while nothing could be recorded, or reset into this one: in
@@ -105,23 +107,21 @@ class Spells:
             return
         state.spells = {each.node: each for each in found.spells if each.ended is None}
         state.spells_ended = [each for each in found.spells if each.ended is not None]
-        state.spells_of_storms, state.node_days = [], found.days
+        state.spells_of_storms, state.node_days, state.unrecorded = [], found.days, found.records
 
     async def end(self, *, stopped: bool) -> None:
-        """stopped: no history follows, so that all is recorded now, open spells as still sick. Spells that can't be recorded in
-        that time the next scanner takes over; not node-days, of which it can't be known whether they were. Else the next history
-        goes on with all of it."""
+        """stopped: no history follows, so that all is recorded now, open spells as still sick. What can't be recorded in that
+        time the next scanner takes over. Else the next history goes on with all of it."""
         self._recording.end()
-        state = self._state
-        known = state.spells or state.spells_ended or state.spells_of_storms or state.node_days
+        state, stop = self._state, workflow.now()
+        known = state.spells or state.spells_ended or state.spells_of_storms or state.node_days or state.unrecorded
         if not stopped or not known or not workflow.patched(RECORDS):
             return
-        state.spells_ended += open_spells.closed_unended(state.spells.values(), workflow.now())
-        state.spells = {}
-        until = workflow.now() + ON_STOP
-        while workflow.now() < until and await self._record(last=True):
+        state.spells_ended += open_spells.closed_unended(state.spells.values(), stop)
+        # From here on they have the id of their record: it can't be known whether one that was not answered was made.
+        state.unrecorded, state.node_days, state.spells = (*state.unrecorded, *self._of_days(stop)), (), {}
+        while workflow.now() < stop + ON_STOP and await self._record(within=ON_STOP):
             pass
-        state.node_days = ()
 
     # Record ---------------------------------------------------------------------------------------------------------
 
@@ -129,15 +129,17 @@ class Spells:
         if await self._record() and self._next_request() is not None:
             self._recording.ask()
 
-    async def _record(self, *, last: bool = False) -> bool:
-        """Whether all that is next was recorded. last: node-days of this day as well."""
-        state, request = self._state, self._next_request(last=last)
+    async def _record(self, *, within: timedelta | None = None) -> bool:
+        """Whether all that is next was recorded."""
+        state, request = self._state, self._next_request()
         if request is None:
             return False
+        storms = {record.spells[0].storm for record in request.records if record.spells}
+        self._tried_storms = [*(each for each in self._tried_storms if each not in storms), *storms]
         about = [*(each.node for each in request.ended), *(each.workflow_id for each in request.records)]
         call = options.observations(self._scanner.cluster)
-        if last:
-            call["schedule_to_close_timeout"] = ON_STOP
+        if within is not None:
+            call["schedule_to_close_timeout"] = within
         try:
             result = await options.execute(ObservationActivities.record, request, call, f"records: {', '.join(about)}"[:200])
         except ActivityError as error:
@@ -146,18 +148,13 @@ class Spells:
             return False
         left, cluster = set(result.left), self._scanner.cluster
         late = {record.spells[0].storm for record in request.records if record.spells and record.workflow_id in left}
-        self._late_storms |= late
         if left:
             workflow.logger.warning("%d records of what was not repaired can't be made: %s", len(left), result.problem)
             self._not_before = workflow.now() + AGAIN
         # A storm leaves the state with all of its parts: the number of a part is that of its members.
         recorded = {(each.node, each.due) for record in request.records for each in record.spells if each.storm not in late}
-        days = {
-            (each.day, each.check, each.mode)
-            for record in request.records
-            if record.workflow_id not in left
-            for each in record.days
-        }
+        made = [each for each in request.records if each.workflow_id not in left]
+        days = {(each.day, each.check, each.mode) for record in made if record not in state.unrecorded for each in record.days}
         waiting = [each for each in request.ended if each.record_id(cluster) in left]
         state.spells_ended = [*(each for each in state.spells_ended if each not in request.ended), *waiting]
         state.spells_of_storms = [
@@ -165,26 +162,33 @@ class Spells:
             *result.of_storms,
         ]
         state.node_days = tuple(each for each in state.node_days if (each.day, each.check, each.mode) not in days)
+        state.unrecorded = tuple(each for each in state.unrecorded if each not in made)
         return not left
 
-    def _next_request(self, *, last: bool = False) -> RecordRequest | None:
+    def _next_request(self) -> RecordRequest | None:
         """What is to be recorded next, None for nothing. One storm at once: it may be large."""
         state, cluster = self._state, self._scanner.cluster
         ended = tuple(state.spells_ended[:MOST_LOOKED_AT])
         going_on = {each.storm for each in (*state.spells.values(), *state.spells_ended)}
         over = {each.storm for each in state.spells_of_storms} - going_on
-        storm = min(over, key=lambda each: (each in self._late_storms, each), default="")
+        tried = {storm: number for number, storm in enumerate(self._tried_storms)}
+        storm = min(over, key=lambda each: (tried.get(each, -1), each), default="")
         members = sorted((each for each in state.spells_of_storms if each.storm == storm), key=lambda each: (each.due, each.node))
         records = [
             ObservationRecord(cluster=cluster, spells=tuple(members[first : first + MOST_RECORDED]), part=first // MOST_RECORDED)
             for first in range(0, len(members) if storm else 0, MOST_RECORDED)
         ]
+        records += [*state.unrecorded, *self._of_days(None)]
+        return RecordRequest(cluster=cluster, ended=ended, records=tuple(records)) if ended or records else None
+
+    def _of_days(self, stop: datetime | None) -> list[ObservationRecord]:
+        """A record for each day that is over. stop: of this day as well, until then."""
         today = workflow.now().astimezone(UTC).date().isoformat()
         by_day: dict[str, list[NodeDays]] = {}
-        for each in state.node_days:
-            if last or each.day < today:
+        for each in self._state.node_days:
+            if stop is not None or each.day < today:
                 by_day.setdefault(each.day, []).append(each)
-        for day, found in by_day.items():
-            until = workflow.now() if last and day == today else None
-            records.append(ObservationRecord(cluster=cluster, days=tuple(found), until=until))
-        return RecordRequest(cluster=cluster, ended=ended, records=tuple(records)) if ended or records else None
+        return [
+            ObservationRecord(cluster=self._scanner.cluster, days=tuple(found), until=stop if day == today else None)
+            for day, found in by_day.items()
+        ]

@@ -16,7 +16,7 @@ from policy.episode.decisions import Decision
 from policy.episode.messages import Kind
 from policy.episode.modes import REPAIRS, ClusterModes
 from policy.episode.permits import NeedsPerson, Permit, PermitRequest, PermitState, Portion, Replacing
-from policy.observation.spells import NodeDays, Spell
+from policy.history.spells import NodeDays, ObservationRecord, Spell
 from policy.scan.pauses import Pauses
 from policy.scan.repeat_alarm import DEFAULT_ALARM, PastIncident, RepeatAlarm, Repetition
 from policy.scan.scan_report import ScanReport
@@ -88,7 +88,7 @@ class ScannerState:
 
     # What was seen and not repaired (`spells.py`)
     spells: dict[str, Spell] = field(default_factory=dict)
-    """The open ones, by node; bounded in `policy/observation/open_spells.py`."""
+    """The open ones, by node; bounded in `policy/history/open_spells.py`."""
     spells_left_out: int = 0
     """How many due nodes of the last report had no room among them."""
     spells_ended: list[Spell] = field(default_factory=list)
@@ -97,6 +97,8 @@ class ScannerState:
     """Ended and looked at; they are recorded once all of their storm are."""
     node_days: tuple[NodeDays, ...] = ()
     """Of this day, and of earlier ones until they are recorded."""
+    unrecorded: tuple[ObservationRecord, ...] = ()
+    """Node-days until a stop, at which they could not be recorded: of this scanner, or of the one before."""
     days_counted_at: datetime | None = None
     """Up to when; None: the last report was not live."""
 
@@ -138,7 +140,7 @@ class ScannerState:
         """The episode waits: it keeps its node and counts no more. asks: when it asked for a person; None: it has not."""
         permit = self.permits.get(node)
         if permit is not None and permit.incident == incident:
-            self.permits[node] = replace(permit, holding=PermitState.PARKED)
+            self.permits[node] = replace(permit, state=PermitState.PARKED)
         if asks is not None:
             self.need_person[node] = NeedsPerson(node=node, incident=incident, reminded=asks, since=asks)
 
@@ -156,7 +158,7 @@ class ScannerState:
 
     def counted(self) -> int:
         """How many permits count in the budgets: all but the parked ones (S14)."""
-        return sum(permit.holding is not PermitState.PARKED for permit in self.permits.values())
+        return sum(permit.state is not PermitState.PARKED for permit in self.permits.values())
 
     def nodes_in_hand(self) -> tuple[str, ...]:
         """Nodes that an episode holds or waits for."""
@@ -194,7 +196,7 @@ class ScannerState:
                 self.remove(episode.node, permit.incident)
             self.queue[:] = [waiting for waiting in self.queue if waiting.node != episode.node]
             return
-        parked = permit is not None and permit.holding is PermitState.PARKED
+        parked = permit is not None and permit.state is PermitState.PARKED
         forgotten = anew and parked and episode.permit and not episode.parked
         if permit is not None and episode.incident in {"", permit.incident} and not forgotten:
             self._confirm(permit, episode, parked=episode.parked or (anew and not episode.permit))
@@ -207,7 +209,7 @@ class ScannerState:
             workflow_id=episode.workflow_id,
             incident=episode.incident,
             kind=episode.kind,
-            holding=PermitState.OPEN if room and not episode.parked and episode.permit else PermitState.PARKED,
+            state=PermitState.OPEN if room and not episode.parked and episode.permit else PermitState.PARKED,
             granted_at=episode.started or asked_at,
             provider_id=episode.provider_id,
             control_plane=episode.control_plane,
@@ -234,10 +236,10 @@ class ScannerState:
         the permit does not say of the node (it was taken in while its episode was silent) the episode does. A node that either of
         them calls a member of the control plane is one (S15)."""
         said = {permit.control_plane, episode.control_plane}
-        holding = PermitState.OPEN if permit.holding is PermitState.RESERVED else permit.holding
+        holding = PermitState.OPEN if permit.state is PermitState.RESERVED else permit.state
         self.permits[permit.node] = replace(
             permit,
-            holding=PermitState.PARKED if parked else holding,
+            state=PermitState.PARKED if parked else holding,
             control_plane=next((each for each in (True, False) if each in said), None),
             node_uid=permit.node_uid or episode.node_uid,
             provider_id=permit.provider_id or episode.provider_id,

@@ -192,6 +192,10 @@ class LeaseRenewal:
         """As it stands, where that holder has it; None else."""
         return self._known if self._known is not None and self._known.held and holder == self._holder else None
 
+    def is_of_another(self, holder: str) -> bool:
+        """Whether it was last seen in the hands of another scanner than that one."""
+        return self._known is not None and not self._known.held and self._known.holder not in {"", holder}
+
     def seconds_left(self) -> float:
         """Until the next renewal is due."""
         return float("inf") if self._keeping is not None else max(self._interval() - self._age(), 0.01)

@@ -44,8 +44,8 @@ AT_ONCE = 10
 """Between two rows of this many the time is looked at again."""
 
 MAXIMUM_NAMES = 10
-MAXIMUM_WORDS = 20
-LONGEST_WORDS = 300
+MOST_LINES = 20
+LONGEST_LINE = 300
 
 FATAL = frozenset({ErrorType.FORBIDDEN, ErrorType.INVALID_CONFIG, ErrorType.NOT_SUPPORTED})
 """What no further round mends."""
@@ -63,11 +63,11 @@ class Drain(ClusterActivities):
     """Of the nodes of one cluster; it keeps nothing between rounds."""
 
     def __init__(
-        self, served: ServedCluster, permits: GrantedPermits, licences: Licences, *, verified_words: bool = False
+        self, served: ServedCluster, permits: GrantedPermits, licences: Licences, *, only_verified: bool = False
     ) -> None:
-        """verified_words: as of a `LastLook`."""
+        """only_verified: as of a `LastLook`."""
         super().__init__(served)
-        self._verified_words = verified_words
+        self._only_verified = only_verified
         self._permits = permits
         self._licences = licences
 
@@ -138,7 +138,7 @@ class Drain(ClusterActivities):
         """A person, where that counts as in a last look."""
         if (need := request.need) is None or need.kind.automatic:
             return By.PROGRAM
-        doubt = self._verified_words and self._licences.command_problem(request.target, need.word, Verb.FENCE, Verb.REMEDIATE)
+        doubt = self._only_verified and self._licences.command_problem(request.target, need.command, Verb.FENCE, Verb.REMEDIATE)
         return By.PROGRAM if doubt else By.PERSON
 
     async def _permit(self, target: Target, *, kept: bool) -> str:
@@ -263,6 +263,6 @@ def _ended(pod: Pod) -> bool:
 
 def _some(words: Iterable[str]) -> tuple[str, ...]:
     """As many as a history may carry, and a count of the rest."""
-    listed = [each if len(each) <= LONGEST_WORDS else f"{each[:LONGEST_WORDS]}…" for each in words]
-    more = len(listed) - MAXIMUM_WORDS
-    return (*listed[:MAXIMUM_WORDS], *([f"and {more} more"] if more > 0 else []))
+    listed = [each if len(each) <= LONGEST_LINE else f"{each[:LONGEST_LINE]}…" for each in words]
+    more = len(listed) - MOST_LINES
+    return (*listed[:MOST_LINES], *([f"and {more} more"] if more > 0 else []))

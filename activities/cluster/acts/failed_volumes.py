@@ -35,8 +35,8 @@ from policy.remediation.failed_volumes import (
 from policy.values.errors import PolicyError
 from policy.values.object_refs import ObjectRef
 
-MOST_SAID = 10
-LONGEST_SAID = 1024
+MOST_MESSAGES = 10
+LONGEST_MESSAGE = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,12 +67,14 @@ class ClusterFailedVolumes(ClusterActivities, VolumeActivities):
         if node.view.uid != target.pinned.uid:
             detail = f"uid {node.view.uid}, pinned was {target.pinned.uid}"
             raise failure(ErrorType.TARGET_CHANGED, f"Node/{name} is another object now: {detail}")
-        said = [*_conditions(node, asked.is_sign), *(await self._events(name, asked) if asked.events else ())]
+        messages = [*_conditions(node, asked.is_sign), *(await self._events(name, asked) if asked.events else ())]
         attached, pods = await asyncio.gather(self._attached(name), self._pods(name))
         return FailedVolumes(
-            failure=find_failure(said, attached, pods),
+            failure=find_failure(messages, attached, pods),
             eviction_timeout=asked.eviction_timeout,
-            said=tuple(VolumeMessage(by=each.by, message=each.message[:LONGEST_SAID]) for each in said[:MOST_SAID]),
+            messages=tuple(
+                VolumeMessage(by=each.by, message=each.message[:LONGEST_MESSAGE]) for each in messages[:MOST_MESSAGES]
+            ),
         )
 
     async def _from_template(self, ref: ObjectRef) -> _Asked:

@@ -131,12 +131,12 @@ class ClusterFreeing(ClusterActivities, FreeingActivities):
         *,
         identities: Identities | None = None,
         checked: CheckedDevices | None = None,
-        verified_words: bool = False,
+        only_verified: bool = False,
     ) -> None:
         """look: the last look at this cluster (`live/last_look.py`). licences: which know what a power worker of ours has read.
-        verified_words: a person's word for off counts only where it was verified that it is theirs."""
+        only_verified: a person's word for off counts only where it was verified that it is theirs."""
         self._licences = licences
-        self._verified_words = verified_words
+        self._only_verified = only_verified
         super().__init__(served)
         self._look = look
         self._identities = identities or Identities(served.connections)
@@ -325,10 +325,10 @@ class ClusterFreeing(ClusterActivities, FreeingActivities):
 
     def _acknowledgement_problem(self, request: FreeRequest) -> str:
         """Why a person's word for off is not known to be theirs, "" where it is or need not be (S42)."""
-        word = request.proof.acknowledgement
-        if word is None or not self._verified_words:
+        acknowledgement = request.proof.acknowledgement
+        if acknowledgement is None or not self._only_verified:
             return ""
-        return self._licences.command_problem(request.target, word.sealed, Verb.ACK_OFF)
+        return self._licences.command_problem(request.target, acknowledgement.sealed, Verb.ACK_OFF)
 
     async def _require_cut(self, request: FreeCutRequest) -> int | None:
         """The same for what lies behind cut paths."""

@@ -79,14 +79,14 @@ class ClusterIsolation(ClusterActivities, IsolationActivities):
         *,
         fences: NodeFences | None = None,
         notify: Notify = discard_notice,
-        verified_words: bool = False,
+        only_verified: bool = False,
     ) -> None:
-        """look: the last look at this cluster (`live/last_look.py`). licences: which know what we have added. verified_words:
+        """look: the last look at this cluster (`live/last_look.py`). licences: which know what we have added. only_verified:
         as of a `LastLook`."""
         super().__init__(served)
         self._licences = licences
         self._look = look
-        self._drain = Drain(served, permits, licences, verified_words=verified_words)
+        self._drain = Drain(served, permits, licences, only_verified=only_verified)
         self._publisher = EpisodePublisher(served, fences, notify=notify)
 
     async def mark_unschedulable(self, request: CordonRequest) -> ActResult:
@@ -248,7 +248,7 @@ def _way_back(node: LiveNode, mark: Mark, machines: tuple[MachineView, ...], now
     if mark.cordoned and node.view.unschedulable:
         if (preserved := objection(seen, Operation.UNCORDON, By.PERSON, now)) is not None:
             # From here on the cordon belongs to what preserves the node, as the mark that called it ours goes (S21).
-            left = f"; left cordoned: {preserved.words}"
+            left = f"; left cordoned: {preserved.reason}"
         else:
             removed.append("our cordon")
             operations += uncordon()

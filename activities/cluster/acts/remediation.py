@@ -34,7 +34,7 @@ from activities.cluster.objects.live_machines import (
     pause_of,
     resource_of,
 )
-from activities.cluster.objects.live_node import LiveNode, all_names, find_node, observe, pinned_of, readable_mark
+from activities.cluster.objects.live_node import LiveNode, all_names, find_node, pinned_of, readable_mark, seen_node
 from activities.cluster.objects.machines_decoding import machine_decoding
 from activities.cluster.report.status_writer import SUCCEEDED
 from activities.contracts.remediation import (
@@ -117,7 +117,7 @@ class ClusterRemediation(DelegatingActivities, RemediationActivities):
             control_plane=of_control_plane(node.view if node is not None else None, view),
             adopted_incident=mark.incident if mark is not None and adopted else "",
             adopted_paths=mark.paths if mark is not None else (),
-            observation=observe(request.node, node.view if node is not None else None),
+            seen=seen_node(request.node, node.view if node is not None else None),
             repairs=repairs,
             streams=self._served.record is not None,
             healthy_delay=check.healthy_delay if check is not None else timedelta(0),

@@ -84,8 +84,8 @@ class ClusterRemediationObjects(DelegatingActivities, ExternalActivities):
 
         async def found() -> External | None:
             _, there, _ = await self._locate(request)
-            told = self._external(there) if there is not None else None
-            return told if told is not None and told.incident == request.target.incident and not told.deleting else None
+            theirs = self._external(there) if there is not None else None
+            return theirs if theirs is not None and theirs.incident == request.target.incident and not theirs.deleting else None
 
         return await self._delegate(
             request.before,
@@ -175,8 +175,8 @@ class ClusterRemediationObjects(DelegatingActivities, ExternalActivities):
 
     def _connection_for(self, request: ExternalRequest) -> ClusterConnection:
         """Where the check lives, its templates and their objects do; without a check, where the Machine does."""
-        told = request.check or request.machine
-        return self._connections.of(told.api_version) if told is not None else self._connection
+        target = request.check or request.machine
+        return self._connections.of(target.api_version) if target is not None else self._connection
 
     def _wanted(self, request: ExternalRequest) -> WantedObject:
         machine = request.machine if request.machine_uid else None

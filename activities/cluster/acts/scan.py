@@ -23,11 +23,11 @@ from temporalio.exceptions import ApplicationError
 
 from activities.clocks import utc_now, wrong_clock
 from activities.cluster.acts.cluster_lease import LeaseRenewal, ScannerLease
+from activities.cluster.acts.node_actions import Dispatch, NodeActionHandler
 from activities.cluster.api.served_cluster import ClusterActivities, ServedCluster, require_cluster
 from activities.cluster.objects.live_node import find_node
 from activities.cluster.report.alarms import AlarmNotifier, ClusterGauges, DataAtRiskReporter, MistakeReporter
 from activities.cluster.report.background_writer import BackgroundWriter
-from activities.cluster.report.node_actions import Dispatch, NodeActionHandler
 from activities.cluster.report.nodefences import NodeFences
 from activities.cluster.report.status_writer import StatusWriter
 from activities.cluster.watch.freshness import marks_of
@@ -37,8 +37,8 @@ from activities.contracts.scan import ObservationActivities, RecordRequest, Reco
 from activities.decision_stream import RecordDecisions
 from activities.errors import ErrorType
 from activities.notification_sender import Notify, discard_notice
-from policy.observation.open_spells import LONGEST, with_traces
-from policy.observation.spells import Ending, ObservationRecord, Spell
+from policy.history.open_spells import LONGEST, with_traces
+from policy.history.spells import Ending, ObservationRecord, Spell
 from policy.scan.report_builder import Urgency, urgency
 from policy.scan.scan_report import ScanReport
 from policy.values.display_text import in_a_line
@@ -57,13 +57,16 @@ DRAWN_UP_EVERY, RESTS = 0.05, 9
 """Between two reports that are drawn up because something has changed: seconds, and times what the last one has taken, so that
 a storm leaves the worker to those who act. A verdict's end breaks in upon that."""
 
+WITHOUT_SCAN_SECONDS = 60.0
+"""So often a worker without Temporal looks whether data is at risk, where nothing changes."""
+
 PREPARED_FOR = 3
 """So many nodes stand, with their devices, for all others: most clusters have one kind."""
 
 DOUBTED_SECONDS = 5.0
 """The longest that a worker with a wrong clock keeps the scan: a good one may have come since no other would take it."""
 
-LAST_WORD_SECONDS = 4.0
+PUBLISH_HALT_SECONDS = 4.0
 """How long a scanner that is stopped may take to say so on every check."""
 
 PREPARING, SWEEPING = "preparing", "sweep of NodeFences"
@@ -126,6 +129,8 @@ class ClusterScan(ScanActivities):
         self._latest: ScanRequest | None = None
         self._answered_at = float("-inf")
         self._given_back = 0
+        self._stopped = False
+        self._meter = meter
 
     async def __aenter__(self) -> Self:
         self.view.watches.start()
@@ -148,7 +153,7 @@ class ClusterScan(ScanActivities):
         ending = asyncio.Event()
         if self._latest is None or request.number != self._latest.number + 1:
             self.publishing.forget()
-        self._latest = request
+        self._latest, self._stopped = request, False
         self._publish_scanner(request)
         self._sweep(request)
         async with _beside(self._shutting_down(ending)):
@@ -160,11 +165,32 @@ class ClusterScan(ScanActivities):
         not take it again."""
         require_cluster(request.cluster, self._cluster)
         self._given_back += 1
+        self._stopped = True
         self._publish_scanner(request)
         self._gauges.scanner_stopped()
         await self._write_decisions(request)
         await self._publish_halt(request)
         await self._lease.release(request.holder)
+
+    async def without_temporal(self) -> None:
+        """While Temporal is away, until it is cancelled: no scan runs, and nothing is begun (S37). People are notified of that,
+        and are warned of data at risk all the same, by each worker (S36). It takes and renews no Lease (S38)."""
+        self._alarms.temporal_away()
+        try:
+            while True:
+                stamp, began = self.view.stamp, asyncio.get_running_loop().time()
+                due = WITHOUT_SCAN_SECONDS
+                if (
+                    not self._stopped
+                    and self.view.asked
+                    and not self._lease.is_of_another(self._latest.holder if self._latest is not None else "")
+                ):
+                    self.view.watches.follow_volumes()
+                    due = self._risks.begin_due_work(self._meter)
+                await self.view.changed(stamp, due)
+                await self.view.gather(began + DRAWN_UP_EVERY)
+        finally:
+            self._alarms.temporal_away(over=True)
 
     async def _write_decisions(self, request: ScanRequest) -> None:
         if self._record is not None:
@@ -182,7 +208,7 @@ class ClusterScan(ScanActivities):
         if not (request.halted and request.in_flight is not None and lease is not None and self.view.synced):
             return
         with suppress(TimeoutError):
-            async with asyncio.timeout(LAST_WORD_SECONDS):
+            async with asyncio.timeout(PUBLISH_HALT_SECONDS):
                 await self.publishing.publish(self.view.report(lease=lease), request.in_flight, (), request.halted)
 
     async def _observe(self, request: ScanRequest, ending: asyncio.Event) -> ScanReport:

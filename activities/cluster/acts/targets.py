@@ -26,9 +26,9 @@ from activities.cluster.objects.live_node import (
     all_names,
     edit_node,
     find_node,
-    observe,
     pinned_of,
     readable_mark,
+    seen_node,
 )
 from activities.cluster.objects.marks import mark_edit
 from activities.cluster.report.nodefences import EpisodePublisher, NodeFences
@@ -70,13 +70,13 @@ class ClusterTarget(ClusterActivities, TargetActivities, RepetitionActivities):
         takeover: bool = False,
         identities: Identities | None = None,
         checked: CheckedDevices | None = None,
-        verified_words: bool = False,
+        only_verified: bool = False,
         notify: Notify = discard_notice,
     ) -> None:
-        """verified_words: a person's wish is acted on only where it was verified that it is theirs."""
+        """only_verified: a person's wish is acted on only where it was verified that it is theirs."""
         super().__init__(served)
         self._licences = licences
-        known = {"identities": identities, "checked": checked, "licences": licences, "verified_words": verified_words}
+        known = {"identities": identities, "checked": checked, "licences": licences, "only_verified": only_verified}
         self._last_look = LastLook(served, permits, takeover=takeover, **known)
         self._publisher = EpisodePublisher(served, fences, notify=notify)
 
@@ -123,7 +123,7 @@ class ClusterTarget(ClusterActivities, TargetActivities, RepetitionActivities):
             control_plane=view.control_plane,
             adopted_incident=mark.incident if mark is not None and adopted else "",
             adopted_paths=paths,
-            observation=observe(view.name, view),
+            seen=seen_node(view.name, view),
             added=added,
             repairs=repairs,
             streams=self._served.record is not None,
@@ -167,7 +167,7 @@ class ClusterTarget(ClusterActivities, TargetActivities, RepetitionActivities):
         found = {"devices_compared": request.configured is not None, "preserving": target.kind == Kind.PRESERVATION.value}
         if wanted is None or result.verdict is not LookVerdict.GO:
             return ""
-        if not licenses(request.operation, wanted.act, target.pinned, result.observation, **found):
+        if not licenses(request.operation, wanted.act, target.pinned, result.seen, **found):
             return ""
         return self._licences.licence(target, wanted, self._clock())
 

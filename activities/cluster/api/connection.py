@@ -32,7 +32,6 @@ from temporalio.exceptions import ApplicationError
 from yarl import URL
 
 from activities.clocks import Clock, about, in_time, utc_now
-from activities.cluster.api.answers import readable
 from activities.cluster.api.credentials import (
     ApiCredentials,
     BorrowedCredentials,
@@ -49,6 +48,7 @@ from activities.cluster.api.refusals import (
     refusal_within,
     typed,
 )
+from activities.cluster.api.responses import readable
 from activities.errors import ErrorType, failure
 from policy.values.fields import mapping
 

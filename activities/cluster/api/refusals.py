@@ -14,7 +14,7 @@ from typing import TypeVar
 import msgspec
 from temporalio.exceptions import ApplicationError
 
-from activities.cluster.api.answers import Status
+from activities.cluster.api.responses import Status
 from activities.errors import ErrorType, error_type, failure
 
 MAXIMUM_RETRY_AFTER = timedelta(minutes=1)

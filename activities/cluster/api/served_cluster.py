@@ -21,7 +21,7 @@ from activities.decision_stream import RecordDecisions
 from activities.errors import ErrorType, failure
 from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.fence.credential_hosts import CredentialHosts
-from policy.observation.offenders import NO_REPAIRS, FoundRepairs
+from policy.history.offenders import NO_REPAIRS, FoundRepairs
 from policy.remediation.remediation_objects import REMEDIATORS, Remediator
 
 C_co = TypeVar("C_co", covariant=True)

@@ -31,7 +31,7 @@ from activities.cluster.live.preserved_machine import called_unhealthy
 from activities.cluster.objects.decoding import NODE_DECODING
 from activities.cluster.objects.fencing_requests import find_request
 from activities.cluster.objects.live_machines import Subject, find_check, pause_of, read_cluster, read_subject
-from activities.cluster.objects.live_node import LiveNode, find_node, observe
+from activities.cluster.objects.live_node import LiveNode, find_node, seen_node
 from activities.cluster.objects.machines_decoding import machine_decoding
 from activities.cluster.objects.marks import is_ours, owner
 from activities.cluster.objects.object_reader import Readers, reading_once
@@ -55,7 +55,7 @@ from policy.episode.gate import (
     objection,
     of_control_plane,
 )
-from policy.episode.messages import Kind, Need, NeedKind, Observation
+from policy.episode.messages import Kind, Need, NeedKind, SeenNode
 from policy.episode.modes import ClusterModes, ModeAnswer, mode_under
 from policy.episode.need_now import STANDS, NeedNow, NeedSeen, need_now
 from policy.episode.operator_commands import Verb
@@ -348,12 +348,12 @@ class LastLook:
         identities: Identities | None = None,
         checked: CheckedDevices | None = None,
         licences: Licences | None = None,
-        verified_words: bool = False,
+        only_verified: bool = False,
     ) -> None:
         """takeover: what another controller has taken up is acted on all the same. licences: by which a person's word is known
-        again, without them none overrides anything. verified_words: whether a person's wish has to be one."""
+        again, without them none overrides anything. only_verified: whether a person's wish has to be one."""
         self._licences = licences
-        self._verified_words = verified_words
+        self._only_verified = only_verified
         self._checked, self._served = checked, served
         self._source = served.source
         self._identities = identities or Identities(served.connections)
@@ -366,7 +366,7 @@ class LastLook:
 
     async def look(self, request: LookRequest) -> LookResult:
         """Read everything, then judge. Where the node itself can't be read, a destructive act is not licensed and the
-        observation repeats what was pinned; a restoring look raises, since the observation is what it is for. Errors:
+        seen repeats what was pinned; a restoring look raises, since the node is what it is for. Errors:
         InvalidConfig for an act that no look precedes: not all that the gate asks of it is read here (S20).
         """
         if request.operation not in LOOKED_AT:
@@ -389,9 +389,9 @@ class LastLook:
         need = answer.need
         return LookResult(
             verdict=answer.verdict,
-            reason=found.words if found is not None else NOTHING,
+            reason=found.reason if found is not None else NOTHING,
             at=self._clock(),
-            observation=replace(_observation(request, sight), unhealthy=need.unhealthy, soon=need.soon),
+            seen=replace(_seen_node(request, sight), unhealthy=need.unhealthy, soon=need.soon),
             until=found.until if found is not None else None,
             permitted=sight.permit[0],
             endpoints=sight.endpoints,
@@ -412,7 +412,7 @@ class LastLook:
         doubts: list[_Doubt] = []
         asked = objection_now(self._connection, self._connections.machines, member, taking)
         needed: ControlPlaneObjection | None = await _read("the control plane", asked, None, doubts, seconds=seconds)
-        unread = Objection(rule="control plane", words=str(doubts[0]), weight=Weight.NOT_LICENSED) if doubts else None
+        unread = Objection(rule="control plane", reason=str(doubts[0]), weight=Weight.NOT_LICENSED) if doubts else None
         return self._judge(request, sight, unread or of_control_plane(needed))
 
     async def _see(self, request: LookRequest, *, whole: bool = False) -> _Sight:
@@ -579,23 +579,23 @@ class LastLook:
             held_by=_held_by(sight),
             deletes_it=_deletes_it(request, sight),
             takeover=self._takeover,
-            unheard=self._command_problem(request),
+            unattested=self._command_problem(request),
         )
         return need_now(request.need, seen, self._clock())
 
     def _command_problem(self, request: LookRequest) -> str:
         """That a person wants it can't be seen; where only verified commands count, it can be shown (S42)."""
-        if self._licences is None or not self._verified_words:
+        if self._licences is None or not self._only_verified:
             return ""
         if not request.destructive or request.need.kind is not NeedKind.PERSON:
             return ""
-        return self._licences.command_problem(request.target, request.need.word, Verb.FENCE, Verb.REMEDIATE)
+        return self._licences.command_problem(request.target, request.need.command, Verb.FENCE, Verb.REMEDIATE)
 
 
-def _observation(request: LookRequest, sight: _Sight) -> Observation:
+def _seen_node(request: LookRequest, sight: _Sight) -> SeenNode:
     pinned = request.target.pinned
     if sight.unread is not None:
-        return Observation(
+        return SeenNode(
             node=pinned.node,
             uid=pinned.uid,
             boot_id=pinned.boot_id,
@@ -603,13 +603,13 @@ def _observation(request: LookRequest, sight: _Sight) -> Observation:
             system_uuid=pinned.system_uuid,
             incident=request.target.incident,
         )
-    return observe(pinned.node, sight.node.view if sight.node else None)
+    return seen_node(pinned.node, sight.node.view if sight.node else None)
 
 
 def _seen(request: LookRequest, sight: _Sight) -> Seen:
     """What was read, as the gate judges it. Where something is about to be freed on the word of the devices, they are part of the
     identity (S9). Before power-on the episode judges each for itself, since it knows which of them it has switched off."""
-    observation, pinned, destructive = _observation(request, sight), request.target.pinned, request.destructive
+    seen, pinned, destructive = _seen_node(request, sight), request.target.pinned, request.destructive
     devices: dict[str, Any] = {"endpoints": sight.endpoints, "levels": sight.levels}
     early = {} if destructive or request.restores else devices
     # A Machine that was deleted, or the object that asked and named the devices, is the end of the need and no other target.
@@ -622,8 +622,8 @@ def _seen(request: LookRequest, sight: _Sight) -> Seen:
         machines=tuple(sight.subject.machines_of(node)),
         pause=sight.subject.pause,
         doubts=tuple(each.unread for each in sight.doubts),
-        identity=compare_identity(pinned, observation, destructive=destructive, **early),
-        devices=compare_identity(pinned, observation, destructive=True, **late) if late else "",
+        identity=compare_identity(pinned, seen, destructive=destructive, **early),
+        devices=compare_identity(pinned, seen, destructive=True, **late) if late else "",
         devices_unread=str(sight.unplanned or ""),
         contested=sight.contested,
         lease=sight.lease.holder if sight.lease is not None else "",
@@ -751,7 +751,7 @@ def require_leave(seen: Seen, operation: Operation, now: datetime, *, by: By = B
     """
     if (found := objection(seen, operation, by, now)) is not None:
         kind = _REFUSED[LookVerdict(found.weight)]
-        raise failure(kind, f"{about}: {found.words}" if about else found.words)
+        raise failure(kind, f"{about}: {found.reason}" if about else found.reason)
 
 
 def require_last_look(look: LookRequest, target: Target, operation: Operation = Operation.DISRUPT) -> None:

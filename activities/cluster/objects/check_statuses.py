@@ -187,15 +187,15 @@ def conditions(
     return [*kept, *ours.values()]
 
 
-def _condition(kind: str, said: ConditionText, before: Mapping[str, Any], now: datetime) -> JsonObject:
-    same = before.get("status") == said.status and before.get("lastTransitionTime")
+def _condition(kind: str, text: ConditionText, before: Mapping[str, Any], now: datetime) -> JsonObject:
+    same = before.get("status") == text.status and before.get("lastTransitionTime")
     return {
         "type": kind,
-        "status": said.status,
-        "reason": said.reason,
-        "message": visible(said.message)[:MAXIMUM_CONDITION_MESSAGE],
+        "status": text.status,
+        "reason": text.reason,
+        "message": visible(text.message)[:MAXIMUM_CONDITION_MESSAGE],
         "lastTransitionTime": before["lastTransitionTime"] if same else seconds(now),
-        **said.extra,
+        **text.extra,
     }
 
 
@@ -345,11 +345,11 @@ def _conditions(situation: Situation, now: datetime) -> list[JsonObject]:
         disabled = ConditionText(status="True", reason=unusable(report), message=report.error)
     else:
         disabled = ConditionText(status="False", reason="NodeHealthCheckEnabled", message="; ".join(("in use", *report.warnings)))
-    said: dict[str, ConditionText | None] = {DISABLED: disabled, REMEDIATION_ALLOWED: allowed(report), **notices(situation)}
+    texts: dict[str, ConditionText | None] = {DISABLED: disabled, REMEDIATION_ALLOWED: allowed(report), **notices(situation)}
     if not report.error:
-        said |= _storm(report, current)  # a check that can't be used knows of no storm; what stands there is its memory
+        texts |= _storm(report, current)  # a check that can't be used knows of no storm; what stands there is its memory
     generation = {"observedGeneration": report.generation}
-    observed = {kind: replace(each, extra=generation) if each is not None else None for kind, each in said.items()}
+    observed = {kind: replace(each, extra=generation) if each is not None else None for kind, each in texts.items()}
     listed = conditions(current.get("conditions"), observed, now)
     since = {ACTIVE: report.storm_active, COOLING_DOWN: report.storm_cooling}
     for condition in listed:
@@ -420,7 +420,7 @@ V1BETA1 = "v1beta1"
 
 NOT_PAUSED = ConditionText(status="False", reason="NotPaused", message="")
 
-Said = Mapping[str, ConditionText | None]
+ConditionTexts = Mapping[str, ConditionText | None]
 """Conditions by their type; None for one that is to go."""
 
 
@@ -429,9 +429,9 @@ def openshift_status(situation: Situation, now: datetime) -> StatusChange | None
     report, current = situation.report, situation.current
     if situation.paused:
         return None
-    said = _with_severity({REMEDIATION_ALLOWED: _allowed(report), **notices(situation)})
+    texts = _with_severity({REMEDIATION_ALLOWED: _allowed(report), **notices(situation)})
     counts = {} if report.error else _counts(report)
-    wanted = counts | {"conditions": conditions(current.get("conditions"), said, now, older=True)}
+    wanted = counts | {"conditions": conditions(current.get("conditions"), texts, now, older=True)}
     return _change(situation, wanted, current.get("conditions") or (), zeros=True)
 
 
@@ -439,12 +439,12 @@ def cluster_api_status(situation: Situation, now: datetime) -> StatusChange | No
     """Counts, the targets' names, and the conditions in both generations of them, each where its version has it."""
     report, current = situation.report, situation.current
     pause = ConditionText(status="True", reason=PAUSED, message=report.message) if situation.paused else NOT_PAUSED
-    said: dict[str, ConditionText | None] = {PAUSED: pause}
+    texts: dict[str, ConditionText | None] = {PAUSED: pause}
     if not situation.paused:
-        said |= {REMEDIATION_ALLOWED: _allowed(report), **notices(situation)}
-    old = _with_severity({kind: each for kind, each in said.items() if kind != PAUSED})
+        texts |= {REMEDIATION_ALLOWED: _allowed(report), **notices(situation)}
+    old = _with_severity({kind: each for kind, each in texts.items() if kind != PAUSED})
     generation = {"observedGeneration": report.generation} if report.generation else {}
-    observed = {kind: replace(each, extra=generation) if each is not None else None for kind, each in said.items()}
+    observed = {kind: replace(each, extra=generation) if each is not None else None for kind, each in texts.items()}
     older = report.ref.api_version.endswith(f"/{V1BETA1}")
     both = _both_generations(current, observed, old, now, older=older)
     listed = (current.get("v1beta2") or {} if older else current).get("conditions") or ()
@@ -463,7 +463,9 @@ def machine_conditions(
     return _both_generations(current, new, old, now, older=older)
 
 
-def _both_generations(current: Mapping[str, Any], new: Said, old: Said, now: datetime, *, older: bool) -> JsonObject:
+def _both_generations(
+    current: Mapping[str, Any], new: ConditionTexts, old: ConditionTexts, now: datetime, *, older: bool
+) -> JsonObject:
     if older:
         newer = current.get("v1beta2") or {}
         return {
@@ -522,11 +524,11 @@ def _machine_check_events(situation: Situation, before: Mapping[str, Any]) -> tu
     return ()
 
 
-def _with_severity(said: Said) -> dict[str, ConditionText | None]:
+def _with_severity(texts: ConditionTexts) -> dict[str, ConditionText | None]:
     """Conditions of the older generation: a severity where they are False."""
     return {
         kind: replace(each, extra={"severity": "Warning"}) if each is not None and each.status == "False" else each
-        for kind, each in said.items()
+        for kind, each in texts.items()
     }
 
 

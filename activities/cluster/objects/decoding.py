@@ -20,7 +20,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from activities.cluster.api.answers import Status, shallow
+from activities.cluster.api.responses import Status, shallow
 from policy.dialects.common import DEFAULT_NAMESPACE
 from policy.objects.nodes import Condition, NodeView, Taint
 from policy.objects.remediations import HEALTHY_DELAY_ANNOTATION, NODE_NAME_ANNOTATION, Owner, RemediationObject

@@ -24,7 +24,7 @@ from activities.cluster.objects.object_reader import ApiReader
 from activities.contracts.target import ActResult
 from activities.errors import ErrorType, failure
 from policy.checks.rules.medik8s import CONFIRMED_ANNOTATION
-from policy.episode.messages import Observation, Pinned
+from policy.episode.messages import Pinned, SeenNode
 from policy.objects.marks import Mark, mark_of
 from policy.objects.nodes import NodeView, Taint
 from policy.values.errors import PolicyError
@@ -142,17 +142,17 @@ def pinned_of(node: LiveNode) -> Pinned:
     )
 
 
-def observe(name: str, node: NodeView | None) -> Observation:
+def seen_node(name: str, node: NodeView | None) -> SeenNode:
     """What an episode keeps of a live read."""
     if node is None:
-        return Observation(node=name, present=False)
+        return SeenNode(node=name, present=False)
     incident, problem = "", ""
     try:
         mark = mark_of(node)
         incident = mark.incident if mark else ""
     except PolicyError as error:
         problem = str(error)
-    return Observation(
+    return SeenNode(
         node=name,
         uid=node.uid,
         ready=node.ready,

@@ -15,10 +15,10 @@ from activities.cluster.objects.live_node import (
     Edit,
     LiveNode,
     Operations,
-    observe,
     put_annotation,
     readable_mark,
     remove_taint,
+    seen_node,
     set_annotations,
     set_labels,
 )
@@ -134,7 +134,7 @@ def still_there(node: LiveNode, added: Added) -> Added:
 def require_pinned(node: LiveNode, target: Target) -> None:
     """Refuse a node that is another object or another machine under the same name (S9)."""
     pinned = target.pinned
-    if difference := compare_identity(pinned, observe(pinned.node, node.view), destructive=True):
+    if difference := compare_identity(pinned, seen_node(pinned.node, node.view), destructive=True):
         raise failure(ErrorType.TARGET_CHANGED, f"Node/{pinned.node} is not the one pinned: {difference}")
 
 

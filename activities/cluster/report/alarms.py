@@ -113,6 +113,11 @@ class AlarmNotifier:
                 )
             )
 
+    def temporal_away(self, *, over: bool = False) -> None:
+        """Notify people that Temporal does not answer, or that it does again."""
+        text = "Temporal answers again" if over else "nothing is begun: Temporal does not answer (`nodewarden doctor`)"
+        self._notify(Notice(when=When.TEMPORAL_AWAY, cluster=self._cluster, subject="temporal-away", text=text, over=over))
+
     def begin_due_work(self, report: ScanReport, request: ScanRequest) -> float:
         """Notify people of what has lasted long enough, and of what is over. In how many seconds to call again."""
         now, due = self._clock(), float("inf")

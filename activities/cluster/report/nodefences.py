@@ -347,7 +347,7 @@ class EpisodePublisher:
                     subject=target.incident,
                     text=f"incident {target.incident}: {event.message}",
                     outcome=event.outcome,
-                    words=event.words,
+                    commands_given=event.commands_given,
                 )
             )
 

@@ -400,7 +400,7 @@ class MachineOpinion:
 
     check: HealthCheck
     machine: MachineView
-    said: ConditionText
+    condition: ConditionText
 
 
 class MachineConditions:
@@ -429,13 +429,13 @@ class MachineConditions:
                 if opinion is None:
                     return
                 try:
-                    told = await _write(self._connection, opinion, self._clock())
+                    change = await _write(self._connection, opinion, self._clock())
                 except ApplicationError as error:
                     log.warning("the condition of Machine %s was not written: %s", opinion.machine.key, error.message)
                     refused.add(opinion.machine.key)
                     continue
                 left -= 1
-                if told is not None and (problem := await self._record(told)):
+                if change is not None and (problem := await self._record(change)):
                     failed.append(problem)
 
         await asyncio.gather(*(some() for _ in range(AT_ONCE)))
@@ -454,12 +454,12 @@ def differing(snapshot: LedgerSnapshot, keys: Collection[str]) -> list[MachineOp
     found: list[MachineOpinion] = []
     for target in snapshot.machines.values() if checks else ():
         verdicts = [(check, target.verdicts[check.ref.key]) for check in checks if check.ref.key in target.verdicts]
-        opinions = [(check, verdict, said) for check, verdict in verdicts if (said := _condition(verdict)) is not None]
+        opinions = [(check, verdict, condition) for check, verdict in verdicts if (condition := _condition(verdict)) is not None]
         if not opinions or target.machine is None:
             continue
-        check, _, said = min(opinions, key=lambda each: (each[1].health is not Health.UNHEALTHY, each[0].ref.key))
-        if _differs(target.machine, said):
-            found.append(MachineOpinion(check=check, machine=target.machine, said=said))
+        check, _, condition = min(opinions, key=lambda each: (each[1].health is not Health.UNHEALTHY, each[0].ref.key))
+        if _differs(target.machine, condition):
+            found.append(MachineOpinion(check=check, machine=target.machine, condition=condition))
     return found
 
 
@@ -471,18 +471,18 @@ def _condition(verdict: Verdict) -> ConditionText | None:
     return None
 
 
-def _differs(machine: MachineView, said: ConditionText) -> bool:
+def _differs(machine: MachineView, condition: ConditionText) -> bool:
     stands = machine.condition(SUCCEEDED)
-    if stands is None or stands.status != said.status:
+    if stands is None or stands.status != condition.status:
         return True
     # Where a server drops the newer generation, as before Cluster API 1.9, the older one's word is all that ever stands there.
-    return said.status == "False" and stands.reason not in {said.reason, OLD_REASONS.get(said.reason)}
+    return condition.status == "False" and stands.reason not in {condition.reason, OLD_REASONS.get(condition.reason)}
 
 
 async def _write(connection: ClusterConnection, opinion: MachineOpinion, now: datetime) -> Happening | None:
     """Read, compose, write as one. A Machine that has vanished, or has another one of its name by now, is no failure; one that
     others keep writing waits for its turn."""
-    check, machine, said = opinion.check, opinion.machine, opinion.said
+    check, machine, condition = opinion.check, opinion.machine, opinion.condition
     ref = check.machine_ref(machine.namespace, machine.name)
     path = resource_of(ref).path(machine.name, namespace=machine.namespace)
 
@@ -490,12 +490,12 @@ async def _write(connection: ClusterConnection, opinion: MachineOpinion, now: da
         found = await connection.get(path)
         if found["metadata"]["uid"] != machine.uid:
             return None  # S9: what was concluded is about its predecessor
-        old = replace(said, reason=OLD_REASONS.get(said.reason, said.reason), message=_flat(said.message))
-        wanted = {SUCCEEDED: (said, old)}
+        old = replace(condition, reason=OLD_REASONS.get(condition.reason, condition.reason), message=_flat(condition.message))
+        wanted = {SUCCEEDED: (condition, old)}
         status = machine_conditions(status_of(found), wanted, now, older=ref.api_version.endswith(f"/{V1BETA1}"))
         metadata = {"uid": machine.uid, "resourceVersion": found["metadata"]["resourceVersion"]}
         await connection.patch_merge(f"{path}/status", {"metadata": metadata, "status": status})
-        if said.status == "True":
+        if condition.status == "True":
             return None
         message = f"Machine {machine.namespace}/{machine.name} has been marked as unhealthy by {check.ref.key}"
         return Happening(about=ref, uid=machine.uid, reason="MachineMarkedUnhealthy", message=message)

@@ -17,7 +17,6 @@ from typing import Generic, TypeVar
 
 from temporalio.exceptions import ApplicationError
 
-from activities.cluster.api.answers import Status
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.paths import Resource
 from activities.cluster.api.refusals import (
@@ -28,6 +27,7 @@ from activities.cluster.api.refusals import (
     refusal_of_status,
     typed,
 )
+from activities.cluster.api.responses import Status
 from activities.cluster.objects.decoding import Decoding, EventType, WatchLine
 from activities.errors import ErrorType
 

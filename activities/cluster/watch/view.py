@@ -363,7 +363,7 @@ class ClusterView:
     def _state(self, now: datetime, fault: str) -> ViewState:
         state = view_state(
             synced_at=now - timedelta(seconds=self._whole_for()) if self._whole_since is not None else None,
-            last_heard=now - timedelta(seconds=self._longest_silence()) if self.synced else None,
+            confirmed_until=now - timedelta(seconds=self._longest_silence()) if self.synced else None,
             now=now,
             silence_limit=self._limits.silence,
             grace=self._limits.grace,

@@ -1,10 +1,10 @@
 """IPMI and Redfish: the drivers' side in the worker, and what the end of a session lets one conclude.
 
-A session is a child of its own (`forked_child.py`), which logs in once and does what it is asked until it is asked for nothing
+A session is a child of its own (`child_handle.py`), which logs in once and does what it is asked until it is asked for nothing
 more. It is sent a line of JSON for the device and one for each thing to do; it says a line for each stage that it reaches,
 `{"stage": ...}`, and one with the `answer` or the `error`. The stage `sent` is said just before a command goes out. So a child
 that ended or was killed without an answer had commanded nothing, unless it had said that since it was last asked. The child's
-side is `session.py`, the protocols are `ipmi.py` and `redfish.py`, and the parameters of devices `policy/fence/drivers/`.
+side is `child.py`, the protocols are `ipmi.py` and `redfish.py`, and the parameters of devices `policy/fence/drivers/`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from typing import Any, ClassVar, Protocol, Self
 
 from activities.errors import ErrorType
-from activities.power.bmc.forked_child import ForkedChild, ForkServer
+from activities.power.bmc.child_handle import ChildHandle, ForkServer
 from activities.power.driver import Deadline, DeviceCredentials, PowerError, invalid, parameters_of
 from policy.episode.messages import Reading
 from policy.fence.drivers.bmc import IpmiAddress, RedfishAddress, ipmi_address, redfish_address
@@ -76,7 +76,7 @@ class BmcDriver:
 
     address: DeviceAddress
     credentials: DeviceCredentials = field(repr=False)
-    open_session: _OpenSession | None = field(default=None, repr=False)
+    dialogue: _Dialogue | None = field(default=None, repr=False)
 
     @property
     def endpoint(self) -> str:
@@ -92,9 +92,9 @@ class BmcDriver:
     async def session(self) -> AsyncIterator[Self]:
         """Each call in it goes through the same login. After one that has failed there is none left to go through."""
         async with self.server.child() as child:
-            session = _OpenSession(child, self.endpoint, self.silences, self.silence)
-            session.begin({**asdict(self.address), **self._known()}, self.credentials)
-            yield replace(self, open_session=session)
+            dialogue = _Dialogue(child, self.endpoint, self.silences, self.silence)
+            dialogue.begin({**asdict(self.address), **self._known()}, self.credentials)
+            yield replace(self, dialogue=dialogue)
 
     async def read(self, deadline: Deadline) -> Reading:
         """Read the power state; `at` is the moment before the question."""
@@ -134,8 +134,8 @@ class BmcDriver:
     async def _ask(self, operation: str, deadline: Deadline) -> Any:
         if deadline.remaining().total_seconds() <= 0:
             raise PowerError(ErrorType.EXPIRED, f"{self.endpoint}: {operation!r}: its time was over before it began")
-        if self.open_session is not None:
-            return await self.open_session.ask(operation, deadline)
+        if self.dialogue is not None:
+            return await self.dialogue.ask(operation, deadline)
         async with self.session() as device:
             return await device._ask(operation, deadline)
 
@@ -232,10 +232,10 @@ def _redfish_address(parameters: Mapping[str, str]) -> RedfishAddress:
         return redfish_address(parameters)
 
 
-class _OpenSession:
-    """What a child was asked and how far it has come."""
+class _Dialogue:
+    """With one child, about one device: what it was asked last, and how far it has come."""
 
-    def __init__(self, child: ForkedChild, endpoint: str, silences: Mapping[str, str], silence: str) -> None:
+    def __init__(self, child: ChildHandle, endpoint: str, silences: Mapping[str, str], silence: str) -> None:
         self._child = child
         self._endpoint = endpoint
         self._silences = silences

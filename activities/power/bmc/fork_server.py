@@ -2,8 +2,8 @@
 module.
 
 `fork_server.py bmc.ipmi` waits with `main` of `bmc/ipmi.py` at hand. Standard input is a socket of the worker's
-(`forked_child.py`). Each message on it asks for one child and carries two sockets: the one that becomes the child's standard
-input and output, and its leash. What a child promises is `session.py`.
+(`child_handle.py`). Each message on it asks for one child and carries two sockets: the one that becomes the child's standard
+input and output, and its leash. What a child promises is `child.py`.
 
 - It never sees what a child is asked: that goes from the worker to the child, on the child's own socket. So no later child has a
   secret of another one.

@@ -1,6 +1,6 @@
 """A session with a BMC by IPMI over the network: log in once, answer what is asked, log out. Runs in a process of its own.
 
-What such a process promises is `session.py`. What this one adds: a state-changing command goes out as one datagram, once. Only
+What such a process promises is `child.py`. What this one adds: a state-changing command goes out as one datagram, once. Only
 questions are repeated when an answer is lost.
 
 On pyghmi's single-session client and not on its `Command`: that one runs threads that can miss their own wake-up, logs
@@ -19,7 +19,7 @@ from pyghmi.exceptions import IpmiException
 from pyghmi.ipmi.private import simplesession
 from pyghmi.ipmi.private.constants import sensor_type_codes
 
-from activities.power.bmc.session import OperationError, announce_command, run, write_line
+from activities.power.bmc.child import OperationError, announce_command, run, write_line
 
 CHASSIS, APPLICATION, STORAGE = 0x00, 0x06, 0x0A
 CONTROL = {"off": 0, "on": 1}

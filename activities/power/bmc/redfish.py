@@ -1,6 +1,6 @@
 """A session with a Redfish service: describe the system, command it, read its log. Runs in a process of its own.
 
-What such a process promises is `session.py`; how a request goes out and where it never goes is `redfish_http.py`. The resources
+What such a process promises is `child.py`; how a request goes out and where it never goes is `redfish_http.py`. The resources
 are declared with sushy's fields, and little of each, so that little can be in the way: sushy's own `System` asks the service
 for more than is needed, and shows no power state where, say, the time of the last boot is malformed.
 """
@@ -16,8 +16,8 @@ from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
 
+from activities.power.bmc.child import OperationError, run, write_line
 from activities.power.bmc.redfish_http import REFUSALS, Service
-from activities.power.bmc.session import OperationError, run, write_line
 
 # The package without its __init__, which would load all of it and `requests`: 250 ms and memory instead of 50 ms.
 _package = importlib.util.find_spec("sushy")

@@ -21,8 +21,8 @@ import ssl
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
-from activities.power.bmc.session import OperationError, announce_command, credentials_in, write_line
-from activities.power.hiding import excerpt
+from activities.power.bmc.child import OperationError, announce_command, credentials_in, write_line
+from activities.power.redaction import excerpt
 
 ANSWER_BYTES = 1024 * 1024
 REDIRECTS = 3

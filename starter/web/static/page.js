@@ -4,11 +4,32 @@
 const cluster = document.body.dataset.cluster;
 
 const span = (seconds) => {
-  const whole = Math.max(0, Math.floor(seconds)), two = (n) => String(n).padStart(2, "0");
+  const whole = Math.max(0, Math.floor(seconds));
   if (whole < 60) return `${whole}s`;
   if (whole < 3600) return `${Math.floor(whole / 60)}m${two(whole % 60)}s`;
   if (whole < 86400) return `${Math.floor(whole / 3600)}h${two(Math.floor(whole % 3600 / 60))}m`;
   return `${Math.floor(whole / 86400)}d${two(Math.floor(whole % 86400 / 3600))}h`;
+};
+
+// Every moment is shown in the zone of its reader, which the head names, with its offset; without this script in UTC. Commands
+// and ids stay as they are.
+const two = (n) => String(n).padStart(2, "0");
+const offsetOf = (moment) => {
+  const west = moment.getTimezoneOffset(), far = Math.abs(west);
+  return `${west > 0 ? "-" : "+"}${two(Math.floor(far / 60))}:${two(far % 60)}`;
+};
+const localOf = (moment) => new Date(moment - moment.getTimezoneOffset() * 60000).toISOString().slice(0, 19);
+const inMyZone = (text) => text.replace(/\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ/g, (utc) => {
+  const moment = new Date(utc);
+  return isNaN(moment) || !moment.getTimezoneOffset() ? utc : `${localOf(moment).replace("T", " ")}${offsetOf(moment)}`;
+});
+const zoned = (root) => {
+  const texts = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
+  for (let each = texts.nextNode(); each; each = texts.nextNode()) {
+    const shown = inMyZone(each.data);
+    if (shown !== each.data && !each.parentElement.closest("code")) each.data = shown;
+  }
+  for (const each of root.querySelectorAll("time[title]")) each.title = inMyZone(each.title);
 };
 
 // What was due a moment ago is another thing by now: the server says which, a second later, as moments here are whole seconds.
@@ -81,6 +102,8 @@ const renew = async () => {
     await frame();
     const fresh = new DOMParser().parseFromString(text, "text/html");
     await frame();
+    zoned(fresh.getElementById("main"));
+    await frame();
     await exchange(document.getElementById("main"), document.adoptNode(fresh.getElementById("main")));
     tick();
   } catch { /* the stream says that the server is away */ } finally {
@@ -92,16 +115,15 @@ const renew = async () => {
 // A moment is asked for in the zone of its reader; without this script, in UTC.
 const form = document.querySelector("form[data-zoned]");
 if (form) {
-  const { at, offset } = form.elements, two = (n) => String(n).padStart(2, "0");
+  const { at, offset } = form.elements;
   const asked = new Date(at.value + offset.value);
-  const local = (moment) => new Date(moment - moment.getTimezoneOffset() * 60000).toISOString().slice(0, 19);
-  if (at.value && !isNaN(asked)) at.value = local(asked);
-  form.querySelector("[data-zone]").textContent = `your zone, ${Intl.DateTimeFormat().resolvedOptions().timeZone}`;
-  form.addEventListener("submit", () => {
-    const west = new Date(at.value).getTimezoneOffset(), far = Math.abs(west);
-    offset.value = `${west > 0 ? "-" : "+"}${two(Math.floor(far / 60))}:${two(far % 60)}`;
-  });
+  if (at.value && !isNaN(asked)) at.value = localOf(asked);
+  form.addEventListener("submit", () => { offset.value = offsetOf(new Date(at.value)); });
 }
+for (const each of document.querySelectorAll("[data-zone]")) {
+  each.textContent = `${each.dataset.zone}${Intl.DateTimeFormat().resolvedOptions().timeZone}`;
+}
+zoned(document.getElementById("main"));
 
 setInterval(tick, 1000);
 if (cluster) {

@@ -395,6 +395,20 @@ class TestNotReady:
         await dead.add_pod("db", owner="ReplicaSet", claims=("data",), phase=phase)
         assert bool((await drain(dead)).withheld) is withheld
 
+    @pytest.mark.parametrize("inline", [False, True], ids=["claim", "disk in its own spec"])
+    async def test_what_is_attached_holds_its_pod_though_no_kubelet_has_said_that_it_runs(
+        self, dead: World, inline: bool
+    ) -> None:
+        """S36: its last word may be older than its containers. A disk of the pod's own spec is attached without a name."""
+        disk = {"name": "disk", "awsElasticBlockStore": {"volumeID": "vol-1"}}
+        pods = {"volumes": (disk,)} if inline else {"claims": ("data",)}
+        await dead.add_pod("db", owner="StatefulSet", phase="Pending", **pods)
+        await add_claim(dead, ["ReadWriteOnce"], attached=not inline)
+        if inline:
+            await dead.add_attachment("va-inline", volume="")
+        result = await drain(dead)
+        assert (result.withheld, result.evicted) == (("default/db",), 0)
+
     async def test_a_claim_that_is_gone_may_be_of_any_volume(self, dead: World) -> None:
         """S36: doubt withholds."""
         await dead.add_attachment("va-other", volume="pv-other")

@@ -178,7 +178,7 @@ async def test_a_worker_frees_nothing_of_its_own_node_behind_a_cut(cut: World) -
 ADDRESS = "10.0.0.7"
 HEARD = KdumpReading(at=NOW, listening=SICK_SINCE, address=ADDRESS, last=NOW - timedelta(seconds=4), messages=3)
 SEAL = LICENCES.sealed_dump(HEARD).seal
-DEAD = KernelDead(address=ADDRESS, messages=3, last=NOW - timedelta(seconds=4), heard_at=NOW, after=SICK_SINCE, seal=SEAL)
+DEAD = KernelDead(address=ADDRESS, messages=3, last=NOW - timedelta(seconds=4), read_at=NOW, after=SICK_SINCE, seal=SEAL)
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from activities.cluster.objects.object_reader import ApiReader
 from activities.contracts.scan import RecordRequest, RecordResult
 from activities.errors import ErrorType, failure
 from policy.episode.decisions import Decision, DecisionKind
-from policy.observation.spells import Ending, ObservationRecord, Spell
+from policy.history.spells import Ending, ObservationRecord, Spell
 from tests.cluster.acts.world import CLUSTER, NODE, World
 
 SINCE = datetime(2026, 11, 21, 11, 50, tzinfo=UTC)

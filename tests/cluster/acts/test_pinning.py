@@ -15,7 +15,7 @@ from activities.contracts.target import PinRequest, PinResult
 from activities.errors import ErrorType
 from policy.checks.fence_policies import PolicySource
 from policy.episode.messages import FencingInput, Need, NeedKind, RemediationInput
-from policy.observation.offenders import FoundRepairs
+from policy.history.offenders import FoundRepairs
 from policy.values.object_refs import ObjectRef
 from simulator.api.control.faults import Accident, Fault
 from simulator.resources import NAMESPACES
@@ -71,8 +71,8 @@ async def test_the_whole_identity_of_the_node_and_its_device_is_pinned(ready: Wo
     assert (pinned.boot_id, pinned.zone) == ("boot-1", "zone-a")
     assert pinned.not_ready_since == SICK_SINCE
     assert pinned.endpoints == (ENDPOINT,)
-    assert result.observation is not None
-    assert result.observation.uid == pinned.uid
+    assert result.seen is not None
+    assert result.seen.uid == pinned.uid
     assert not result.control_plane
     assert ready.writes == 0
 

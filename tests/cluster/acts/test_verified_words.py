@@ -1,4 +1,4 @@
-"""Where only verified words are heard, a cluster worker acts on none that none of its kind has verified (S42).
+"""Where only verified commands are accepted, a cluster worker acts on none that none of its kind has verified (S42).
 
 The word comes by a workflow, which knows no keys, from an activity that anybody may have answered who polls the queue.
 """
@@ -32,8 +32,8 @@ STRANGER = Licences(Keyring([b"a key that somebody else has made up himself"]))
 
 def said(verb: Verb, *, by: Licences = LICENCES, incident: str = INCIDENT, override: str = "", node: str = NODE) -> SealedCommand:
     """As it is answered to a workflow."""
-    spoken = NodeActionSpec(action=verb, node=node, reason=REASON, override=override)
-    unsealed = SealedCommand(spoken=spoken, action="u-1", speaker="ada")
+    spec = NodeActionSpec(action=verb, node=node, reason=REASON, override=override)
+    unsealed = SealedCommand(spec=spec, action="u-1", speaker="ada")
     return ActivityEnvironment().run(lambda: by.seal_command(CLUSTER, incident, unsealed))
 
 
@@ -42,12 +42,12 @@ def forgeries(verb: Verb) -> list[SealedCommand | None]:
 
 
 def wish(found: SealedCommand | None) -> Need:
-    return Need(kind=NeedKind.PERSON, reason=REASON, requester="ada", word=found)
+    return Need(kind=NeedKind.PERSON, reason=REASON, requester="ada", command=found)
 
 
 async def verdict(world: World, request: LookRequest) -> LookVerdict:
     target = ClusterTarget(
-        ServedCluster(CLUSTER, world.connection, clock=world.clock), world.permits, LICENCES, verified_words=True
+        ServedCluster(CLUSTER, world.connection, clock=world.clock), world.permits, LICENCES, only_verified=True
     )
     return (await ActivityEnvironment().run(target.last_look, request)).verdict
 
@@ -79,7 +79,7 @@ async def test_nor_is_a_word_for_off_a_proof(world: World, act: str) -> None:
         ServedCluster(CLUSTER, world.connection, own_node="node-1", clock=world.clock),
         looks.last_look,
         LICENCES,
-        verified_words=True,
+        only_verified=True,
     )
     for forged in forgeries(Verb.ACK_OFF):
         with refused(ErrorType.NOT_PROVEN, "is not proven off"):
@@ -95,20 +95,20 @@ OVERRIDE: dict[str, str] = {"override": CIRCUIT_BREAKER}
 def tampered() -> SealedCommand:
     """A word that was verified, to which somebody has added that it overrides the circuit breaker."""
     plain = said(Verb.FENCE)
-    return replace(plain, spoken=replace(plain.spoken, override=CIRCUIT_BREAKER))
+    return replace(plain, spec=replace(plain.spec, override=CIRCUIT_BREAKER))
 
 
-@pytest.mark.parametrize("verified_words", [True, False])
+@pytest.mark.parametrize("only_verified", [True, False])
 @pytest.mark.parametrize("verb", [Verb.FENCE, Verb.REMEDIATE, Verb.ACK_OFF])
 async def test_a_permit_past_a_circuit_breaker_licenses_nothing_without_the_sealed_override(
-    world: World, verb: Verb, verified_words: bool
+    world: World, verb: Verb, only_verified: bool
 ) -> None:
     """S17, S42: also where a person's wish need not be verified, and before an eviction."""
     await world.hold_cluster_lease()
     await world.mark_as_ours(cordoned=True)
     world.permits.overridden = True
     served = ServedCluster(CLUSTER, world.connection, clock=world.clock)
-    target = ClusterTarget(served, world.permits, LICENCES, verified_words=verified_words)
+    target = ClusterTarget(served, world.permits, LICENCES, only_verified=only_verified)
     look = await world.look(need=wish(said(Verb.FENCE)))
 
     async def verdicts(override: SealedCommand | None) -> tuple[LookVerdict, str]:

@@ -40,7 +40,7 @@ from activities.contracts.target import (
 from activities.errors import ErrorType, error_type
 from activities.licences import Levels
 from policy.episode.gate import Operation
-from policy.episode.messages import Acknowledgement, Need, NeedKind, Observation, OffProof, Pinned, Reading
+from policy.episode.messages import Acknowledgement, Need, NeedKind, OffProof, Pinned, Reading, SeenNode
 from policy.episode.modes import REPAIRS, ClusterModes
 from policy.episode.operator_commands import CIRCUIT_BREAKER
 from policy.fence.power import PowerState
@@ -53,7 +53,7 @@ from simulator.objects import JsonObject, micro_timestamp, timestamp
 from simulator.resources import ATTACHMENTS, CLAIMS, CUSTOM_RESOURCE_DEFINITIONS, LEASES, NAMESPACES, NODES, PODS, Resource
 from tests.documents import document
 from tests.licensing import LICENCES
-from tests.marks import mark_metadata
+from tests.policy.builders import mark_metadata
 from tests.system.real_api import simulated_only
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -431,7 +431,7 @@ class World:
 
     async def looks(self, request: LookRequest) -> LookResult:
         """What acts that look first are told."""
-        return LookResult(verdict=self.verdict, reason=self.verdict, at=self.now, observation=Observation(node=NODE))
+        return LookResult(verdict=self.verdict, reason=self.verdict, at=self.now, seen=SeenNode(node=NODE))
 
     async def release(self, target: Target | None = None, *, adopted: str = "") -> ReleaseRequest:
         return ReleaseRequest(target=target or await self.pinned(), adopted=adopted, holder=HOLDER)

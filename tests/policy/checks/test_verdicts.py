@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from policy.checks.circuit_breakers import LeaderLease, OpenReason, StatusWrite, conflict
 from policy.checks.health_check import HealthCheck
 from policy.checks.rules import rules_of
 from policy.checks.verdicts import EXCLUDED, Health, JudgedTarget, Standing, Verdict, offences
@@ -16,8 +17,7 @@ from policy.objects.nodes import EXCLUDE_LABEL, Condition, NodeView
 from policy.scan.ledger import Ledger
 from policy.scan.scan_report import CheckReport
 from policy.values.object_refs import Dialect
-from tests.policy.builders import NOW, WORKER, a_check, a_node, ago, judged, ledger_of
-from tests.policy.pools import PROD, a_machine, cluster_api, openshift
+from tests.policy.builders import NOW, PROD, WORKER, a_check, a_machine, a_node, ago, cluster_api, judged, ledger_of, openshift
 
 
 def two_conditions() -> HealthCheck:
@@ -162,3 +162,56 @@ def test_a_start_up_with_an_unknown_beginning_does_not_run_out() -> None:
         ready = Condition(type="InfrastructureReady", status="True", since=since)
         ledger.put_machine(a_machine(node_name="", created=ago(7200), conditions=(ready,)), NOW)
         assert ledger.report_parts(NOW).checks[0].unhealthy == unhealthy
+
+
+# Another controller at work on the same health checks: who is, and for how long that counts.
+
+LEASE = LeaderLease(name="medik8s/e1f13584.medik8s.io", holder="manager-0", renewed=ago(5), duration=timedelta(seconds=15))
+WRITE = StatusWrite(check="NodeHealthCheck/workers", manager="manager", at=ago(60))
+
+
+@pytest.mark.parametrize(
+    ("leases", "writes", "standing", "why"),
+    [
+        ((), (), (), ""),
+        ((LEASE,), (), (), "its leader Lease medik8s/e1f13584.medik8s.io is renewed by manager-0"),
+        ((LeaderLease(name="a", holder="", renewed=ago(5), duration=timedelta(seconds=15)),), (), (), ""),
+        ((LeaderLease(name="a", holder="x", renewed=None, duration=timedelta(seconds=15)),), (), (), ""),
+        ((LeaderLease(name="a", holder="x", renewed=ago(31), duration=timedelta(seconds=15)),), (), (), ""),
+        ((), (WRITE,), (), "manager writes the status of NodeHealthCheck/workers"),
+        ((), (StatusWrite(check="c", manager="m", at=ago(601)),), (), ""),
+        ((), (), ("NodeHealthCheck/workers",), "NodeHealthCheck/workers says that it has been seen"),
+        ((LEASE,), (WRITE,), ("NodeHealthCheck/workers",), "its leader Lease"),
+    ],
+)
+def test_a_renewed_lease_or_a_recent_write_is_a_controller_at_work(
+    leases: tuple[LeaderLease, ...], writes: tuple[StatusWrite, ...], standing: tuple[str, ...], why: str
+) -> None:
+    found = conflict(leases, writes, standing, NOW)
+    assert why in found
+    assert bool(found) is bool(why)
+
+
+@pytest.mark.parametrize("error", [timedelta(minutes=-1), timedelta(minutes=1)], ids=["behind", "ahead"])
+def test_a_lease_that_changes_before_our_eyes_is_renewed_whatever_its_leader_s_clock_says(error: timedelta) -> None:
+    """S17: two controllers that act on one object take two victims. A leader's clock is its own; that it writes, we see."""
+    seen = None
+    for second in range(0, 20, 2):
+        at = NOW + timedelta(seconds=second)
+        seen = replace(LEASE, renewed=at + error).seen(seen, at)
+        # At first sight there is nothing but what the leader says of itself.
+        assert bool(conflict((seen,), (), (), at)) is (second > 0 or error > timedelta(0))
+    assert seen is not None
+    assert conflict((seen,), (), (), at + timedelta(seconds=29))
+    assert not conflict((seen,), (), (), at + timedelta(seconds=30))
+    assert not conflict((replace(seen, holder="").seen(seen, at),), (), (), at), "it was given up"
+
+
+def test_a_held_dialect_is_judged_and_admits_no_node() -> None:
+    ledger = ledger_of(a_check(), a_node("n0", "Unknown", 60), *(a_node(f"n{number}") for number in (1, 2, 3)))
+    ledger.hold_back(Dialect.MEDIK8S, OpenReason.OBSERVE_ONLY, "another controller acts")
+    parts = ledger.report_parts(NOW)
+    assert (parts.checks[0].unhealthy, parts.checks[0].reason, parts.candidates) == (1, OpenReason.OBSERVE_ONLY, ())
+    ledger.hold_back(Dialect.OPENSHIFT, OpenReason.OBSERVE_ONLY, "theirs")
+    ledger.hold_back(Dialect.MEDIK8S, OpenReason.OBSERVE_ONLY, "")
+    assert [candidate.node for candidate in ledger.report_parts(NOW).candidates] == ["n0"]

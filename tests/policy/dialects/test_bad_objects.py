@@ -23,7 +23,7 @@ from policy.scan.evaluation import evaluate
 from policy.values.errors import PolicyError, shown
 from starter.output.encoding import to_json
 from starter.output.evaluation import as_model
-from tests.offline import load
+from tests.documents import load
 from tests.policy.builders import WORKER, check_object
 from tests.vectors import objects
 from tests.vectors.objects import NAMESPACE, NOW, Json, etcd_budget

@@ -65,7 +65,7 @@ def also(*conditions: Condition) -> NodeView:
 
 
 def says(weight: Weight) -> Objection:
-    return Objection(rule="", words="so it is", weight=weight)
+    return Objection(rule="", reason="so it is", weight=weight)
 
 
 HELD = on_node(**{PRESERVE: "now"})
@@ -241,7 +241,7 @@ def test_what_was_not_read_licenses_nothing_destructive(field: str) -> None:
         found = objection(replace(FREE, **{field: None}), operation, By.PERSON, NOW)
         assert found is not None
         assert found.weight is Weight.NOT_LICENSED
-        assert "was not read" in found.words
+        assert "was not read" in found.reason
 
 
 def test_an_unread_mode_licenses_no_program() -> None:
@@ -249,7 +249,7 @@ def test_an_unread_mode_licenses_no_program() -> None:
     for operation in DESTRUCTIVE | {Operation.OFFER, Operation.EVICT}:
         found = objection(replace(FREE, mode=None), operation, By.PROGRAM, NOW)
         assert found is not None
-        assert (found.words, found.weight) == ("the mode was not read", Weight.NOT_LICENSED)
+        assert (found.reason, found.weight) == ("the mode was not read", Weight.NOT_LICENSED)
         assert objection(replace(FREE, mode=None), operation, By.PERSON, NOW) is None
 
 
@@ -278,7 +278,7 @@ def test_the_end_of_another_holders_lease_is_reported() -> None:
     until = NOW + timedelta(minutes=3)
     found = objection(replace(FREE, lease="node-maintenance", lease_until=until), Operation.DISRUPT, By.PROGRAM, NOW)
     assert found is not None
-    assert (found.until, found.words) == (until, "the node's lease is held by 'node-maintenance'")
+    assert (found.until, found.reason) == (until, "the node's lease is held by 'node-maintenance'")
 
 
 VETOES = {
@@ -349,7 +349,7 @@ def test_an_unread_machine_stops_what_depends_on_it() -> None:
     """S20: not read is not none."""
     unread = objection(replace(FREE, machines=None), Operation.OFFER, By.PROGRAM, NOW)
     assert unread is not None
-    assert (unread.words, unread.weight) == ("the Machine was not read", Weight.NOT_LICENSED)
+    assert (unread.reason, unread.weight) == ("the Machine was not read", Weight.NOT_LICENSED)
     assert objection(replace(FREE, machines=()), Operation.OFFER, By.PROGRAM, NOW) is None
 
 

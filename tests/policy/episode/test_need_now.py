@@ -92,7 +92,7 @@ class Case:
 
 CASES = [
     Case("a person who is believed", PERSON, NeedSeen(), None),
-    Case("S42 a person who is not", PERSON, NeedSeen(unheard="nobody has verified it"), UNLICENSED, "nobody has verified it"),
+    Case("S42 a person who is not", PERSON, NeedSeen(unattested="nobody has verified it"), UNLICENSED, "nobody has verified it"),
     Case("left-overs on a healthy node", CLEAN_UP, NeedSeen(node=WELL), None),
     Case("left-overs of a node that is gone", CLEAN_UP, NeedSeen(), None),
     Case("marks of a sick node, which may have got as far as off", CLEAN_UP, NeedSeen(node=SICK), VETOED, "no mere left-overs"),
@@ -133,5 +133,5 @@ CASES = [
 def test_what_was_read_of_it_says_whether_it_stands(case: Case) -> None:
     found = need_now(case.need, case.seen, NOW)
     assert (found.objection.weight if found.objection is not None else None) is case.weight, found
-    assert case.words in (found.objection.words if found.objection is not None else "")
+    assert case.words in (found.objection.reason if found.objection is not None else "")
     assert (found.unhealthy, found.soon) == (case.unhealthy, case.soon)

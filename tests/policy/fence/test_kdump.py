@@ -43,8 +43,8 @@ def heard(now: float, last: float | None = None, *, listening: float = -3600) ->
     ("now", "due", "reading", "state", "wait"),
     [
         (10, 10, heard(10), Kdump.AWAITED, 50),
-        (60, 10, heard(60), Kdump.NOT_HEARD, 0),
-        (300, 300, heard(300), Kdump.NOT_HEARD, 0),
+        (60, 10, heard(60), Kdump.SILENT, 0),
+        (300, 300, heard(300), Kdump.SILENT, 0),
         (300, 300, heard(300, listening=290), Kdump.AWAITED, 50),
         (300, 300, heard(300, 295), Kdump.DUMPING, 25),
         (300, 300, heard(300, 270.5), Kdump.DUMPING, 0.5),
@@ -117,7 +117,7 @@ def test_without_a_listener_no_kernel_is_dead() -> None:
         ({"address": ""}, False),
         ({"after": at(295)}, False),
         ({"after": at(-1)}, False),
-        ({"heard_at": at(311)}, False),
+        ({"read_at": at(311)}, False),
     ],
 )
 def test_a_proof_is_of_the_node_s_own_address_after_it_stopped_being_ready(changes: dict[str, Any], stands: bool) -> None:

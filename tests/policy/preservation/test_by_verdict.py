@@ -30,10 +30,20 @@ from policy.scan.scan_report import ReportParts
 from policy.values.object_refs import Dialect, ObjectRef
 from policy.values.selectors import Selector
 from policy.values.times import RESOLUTION
-from tests.marks import confirmed
-from tests.policy.builders import NOW, TEMPLATE, WORKER, a_check, a_node, a_report, mark_text
-from tests.policy.pools import PROD, a_machine, openshift
-from tests.preserved_objects import carried_out
+from tests.policy.builders import (
+    NOW,
+    PROD,
+    TEMPLATE,
+    WORKER,
+    a_check,
+    a_machine,
+    a_node,
+    a_report,
+    carried_out,
+    confirmed,
+    mark_text,
+    openshift,
+)
 
 LIMIT = timedelta(seconds=10) + RESOLUTION
 """When a node is called unhealthy by the check of these tests."""

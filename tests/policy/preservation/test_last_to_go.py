@@ -34,7 +34,7 @@ from policy.preservation.kept_machine import (
 )
 from policy.preservation.survey import scale_down_order
 from policy.values.machine_apis import CLUSTER_API, MCM, OPENSHIFT, MachineApi
-from tests.preserved_objects import carried_out
+from tests.policy.builders import carried_out
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 HOURS = timedelta(hours=72)

@@ -34,7 +34,7 @@ from policy.preservation.kept_machine import (
 from policy.preservation.requests import KEEPING, LAST_APPLIED_ANNOTATION, Intent, Pool, requested
 from policy.preservation.survey import Survey, survey
 from policy.values.selectors import Selector
-from tests.preserved_objects import carried_out
+from tests.policy.builders import carried_out
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 ZONES = ("z1", "z2")

@@ -16,8 +16,8 @@ from policy.preservation.requests import ISOLATE_ANNOTATION, PRESERVE_FOR_ANNOTA
 from policy.preservation.survey import DeploymentPool, choose, survey
 from policy.values.machine_apis import MCM
 from policy.values.object_refs import ObjectRef
+from tests.policy.builders import carried_out
 from tests.policy.preservation.test_preservation_index import LATER, NOW, Fleet
-from tests.preserved_objects import carried_out
 
 HOURS = timedelta(hours=72)
 PRESERVATION_POLICY = {

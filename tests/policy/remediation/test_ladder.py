@@ -32,8 +32,7 @@ from policy.remediation.strategies import BY_TEMPLATE, DELETION_TIMEOUT, RULES, 
 from policy.values.errors import PolicyError
 from policy.values.fields import Threshold
 from policy.values.times import format_duration
-from tests.policy.builders import NOW, TEMPLATE, a_check, check_object
-from tests.policy.pools import FOREIGN, cluster_api, openshift
+from tests.policy.builders import FOREIGN, NOW, TEMPLATE, a_check, check_object, cluster_api, openshift
 from workflows.remediation.story import STEPS
 
 NODE = Body(has_node=True)

@@ -41,8 +41,7 @@ from policy.remediation.memory import (
 from policy.values.errors import PolicyError
 from policy.values.object_refs import Dialect
 from policy.values.times import written
-from tests.policy.builders import NOW, a_node, ago
-from tests.policy.pools import a_machine, openshift
+from tests.policy.builders import NOW, a_machine, a_node, ago, openshift
 
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
 LAST = LastRemediation(of="M1", at=NOW, incident="i-1")

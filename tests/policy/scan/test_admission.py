@@ -353,7 +353,7 @@ def test_an_open_episode_of_which_nothing_is_known_counts_as_it_would_at_worst()
     assert (answer.decision, "cp-1" in answer.reason) == (PermitDecision.REFUSED, True)
     limited = replace(a_candidate("w-2"), checks=(check_ref().key,))
     assert only_refusal(a_report(limited, checks=(ONE_AT_ONCE,)), silent).reason is AdmissionRefusal.IN_FLIGHT
-    told = a_report(limited, checks=(ONE_AT_ONCE,), observations=(seen(node="cp-1"),))
+    told = a_report(limited, checks=(ONE_AT_ONCE,), seen_nodes=(seen(node="cp-1"),))
     assert names(admit(told, [silent], cap=5, now=NOW).admitted) == ["w-2"], "no check counts it"
 
 
@@ -418,7 +418,7 @@ def test_no_admission_ever_breaks_a_budget_or_a_quorum(
     )
     admission = admit(report, permits, cap=cap, now=NOW)
     assert sorted(names(admission.admitted) + [refused.node for refused in admission.refused]) == sorted(names(tuple(candidates)))
-    counted = [permit for permit in permits if permit.holding is not PermitState.PARKED]
+    counted = [permit for permit in permits if permit.state is not PermitState.PARKED]
     if admission.admitted:
         assert len(counted) + len(admission.admitted) <= cap
     held = {permit.node for permit in permits}
@@ -468,7 +468,7 @@ def test_a_checks_own_limit_of_remediations_at_once_counts_those_under_way_and_t
     admission = admit(report, [under_way], cap=9, now=NOW)
     assert names(admission.admitted) == ["a"]
     assert [(each.node, each.reason) for each in admission.refused] == [("b", AdmissionRefusal.IN_FLIGHT)]
-    for nothing in (replace(under_way, holding=PermitState.PARKED), replace(under_way, kind=Kind.PRESERVATION)):
+    for nothing in (replace(under_way, state=PermitState.PARKED), replace(under_way, kind=Kind.PRESERVATION)):
         assert names(admit(report, [nothing], cap=9, now=NOW).admitted) == ["a", "b"]
 
 
@@ -481,12 +481,12 @@ def test_who_is_still_ready_counts_as_down_from_its_permit_on() -> None:
     assert names(admission.admitted) == ["a"]
     assert {each.reason for each in admission.refused} == {AdmissionRefusal.SCOPE_STORM}
     assert admission.refused[0].message.startswith("the cluster: 4 of 10 nodes, 40%, are unresponsive, or will be with this one")
-    under_way = a_report(*candidates, observations=(seen(node="x", ready=True),), **limit)
+    under_way = a_report(*candidates, seen_nodes=(seen(node="x", ready=True),), **limit)
     assert names(admit(under_way, [a_permit("x")], cap=9, now=NOW).admitted) == []
     assert answer_request(under_way, [a_permit("x")], a_request("a"), cap=9).decision is DENIED
     parked = [a_permit("x", PermitState.PARKED)]
     assert answer_request(under_way, parked, a_request("a"), cap=9).decision is GRANTED
-    down = a_report(*candidates, observations=(seen(node="x", ready=False), seen(node="a", ready=False)), **limit)
+    down = a_report(*candidates, seen_nodes=(seen(node="x", ready=False), seen(node="a", ready=False)), **limit)
     assert names(admit(down, [a_permit("x")], cap=9, now=NOW).admitted) == ["a"]
     assert answer_request(down, [a_permit("x")], a_request("a"), cap=9).decision is GRANTED, "it is one of the two"
 
@@ -497,9 +497,9 @@ def test_who_goes_on_after_a_persons_word_waits_for_a_checks_own_limit_as_well()
     under_way = a_permit("x", checks=(check_ref().key,))
     answer = answer_request(report, [under_way], a_request("a"), cap=9)
     assert (answer.decision, answer.reason) == (QUEUED, "NodeHealthCheck/workers lets 1 be remediated at once: x")
-    parked = replace(under_way, holding=PermitState.PARKED)
+    parked = replace(under_way, state=PermitState.PARKED)
     assert answer_request(report, [parked], a_request("a"), cap=9).decision is GRANTED
-    gone = a_report(checks=(ONE_AT_ONCE,), observations=(seen(node="a", present=False), seen(node="b")))
+    gone = a_report(checks=(ONE_AT_ONCE,), seen_nodes=(seen(node="a", present=False), seen(node="b")))
     assert answer_request(gone, [under_way], a_request("b"), cap=9).decision is GRANTED, "no check counts it"
     counted = answer_request(gone, [under_way], a_request("b"), cap=9, counted_under=(check_ref().key,))
     assert counted.decision is QUEUED, "one did when it had its last permit"
@@ -538,7 +538,7 @@ def test_while_all_is_paused_no_node_is_admitted_and_requests_wait() -> None:
     """S44: with who and why; whoever has a permit already waits with it."""
     pause = Pause(who="ada", owner="ada", reason="the switch is being replaced", since=NOW)
     asks = {"incident": "i-1", "workflow_id": "episode/c/node-1"}
-    held = a_permit(node="node-1", holding=PermitState.OPEN, **asks)
+    held = a_permit(node="node-1", state=PermitState.OPEN, **asks)
     admission = admit(a_report(a_candidate("node-2")), (held,), cap=5, now=NOW, paused=str(pause))
     assert [(each.reason, each.message) for each in admission.refused] == [(AdmissionRefusal.PAUSED, str(pause))]
     answer = answer_request(a_report(), (held,), PermitRequest(node="node-1", **asks), cap=5, paused=str(pause))

@@ -13,7 +13,7 @@ from policy.objects.marks import Mark
 from policy.objects.nodes import MARK_ANNOTATION, OUT_OF_SERVICE_TAINT, Condition, NodeView, Taint
 from policy.scan.data_at_risk import FORCE_DETACH_AFTER, DataAtRisk, PodStay, deadline, patience_of, vouched_off
 from policy.scan.scan_report import MAXIMUM_AT_RISK
-from tests.marks import confirmed
+from tests.policy.builders import confirmed
 
 T0 = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 MARGIN = timedelta(minutes=1)

@@ -50,8 +50,21 @@ from policy.scan.ledger import Ledger
 from policy.scan.scan_report import ReportParts
 from policy.values.machine_apis import named
 from policy.values.object_refs import Dialect, ObjectRef
-from tests.policy.builders import NOW, TEMPLATE, WORKER, a_check, a_node, ago, put
-from tests.policy.pools import FOREIGN, NAMESPACE, PROD, a_machine, cluster_api, openshift
+from tests.policy.builders import (
+    FOREIGN,
+    NAMESPACE,
+    NOW,
+    PROD,
+    TEMPLATE,
+    WORKER,
+    a_check,
+    a_machine,
+    a_node,
+    ago,
+    cluster_api,
+    openshift,
+    put,
+)
 
 pytestmark = pytest.mark.timeout(300)  # an example that fails is made small before it is shown
 

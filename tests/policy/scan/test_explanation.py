@@ -22,20 +22,23 @@ from policy.scan.ledger import Ledger
 from policy.values.object_refs import Dialect
 from tests.policy.builders import (
     NOW,
+    PROD,
     RACK,
     TEMPLATE,
     WORKER,
     a_check,
+    a_machine,
     a_node,
     ago,
     check_object,
+    cluster_api,
     in_rack,
     ledger_of,
+    openshift,
     put,
     racks,
     tolerant_ledger,
 )
-from tests.policy.pools import PROD, a_machine, cluster_api, openshift
 
 SICK = a_node("n1", "Unknown", 60)
 

@@ -19,8 +19,7 @@ from policy.scan.admission import admit
 from policy.scan.ledger import Ledger
 from policy.scan.scan_report import Candidate
 from policy.values.object_refs import Dialect
-from tests.policy.builders import NOW, TEMPLATE, WORKER, a_check, a_node, put
-from tests.policy.pools import NAMESPACE, PROD, a_machine, cluster_api, openshift
+from tests.policy.builders import NAMESPACE, NOW, PROD, TEMPLATE, WORKER, a_check, a_machine, a_node, cluster_api, openshift, put
 from tests.policy.scan.test_offline_and_live import ANY, HERE, MEMBER, report_of
 
 pytestmark = pytest.mark.timeout(600)

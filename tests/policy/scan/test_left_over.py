@@ -12,8 +12,7 @@ from policy.objects.remediations import Owner, RemediationObject
 from policy.remediation.strategies import Strategy
 from policy.scan.scan_report import LeftOver
 from policy.values.object_refs import Dialect, ObjectRef
-from tests.policy.builders import NOW, a_check, a_node, ledger_of
-from tests.policy.pools import FOREIGN, NAMESPACE, PROD, a_machine, cluster_api, openshift
+from tests.policy.builders import FOREIGN, NAMESPACE, NOW, PROD, a_check, a_machine, a_node, cluster_api, ledger_of, openshift
 
 CHECK = a_check(remediationTemplate=FOREIGN | {"namespace": "ops"})
 OF_NODE = RemediationObject(

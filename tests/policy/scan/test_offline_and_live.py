@@ -31,8 +31,24 @@ from policy.scan.ledger_snapshot import LedgerSnapshot
 from policy.scan.permit_rules import OF_FENCE_POLICIES, AdmissionRefusal, Asker
 from policy.scan.scan_report import Candidate, ClusterLease, ScanReport, ViewState
 from policy.values.object_refs import Dialect
-from tests.policy.builders import NOW, TEMPLATE, WORKER, a_check, a_node, a_permit, a_report, ago, put, seen
-from tests.policy.pools import FOREIGN, NAMESPACE, PROD, a_machine, cluster_api, openshift
+from tests.policy.builders import (
+    FOREIGN,
+    NAMESPACE,
+    NOW,
+    PROD,
+    TEMPLATE,
+    WORKER,
+    a_check,
+    a_machine,
+    a_node,
+    a_permit,
+    a_report,
+    ago,
+    cluster_api,
+    openshift,
+    put,
+    seen,
+)
 
 pytestmark = pytest.mark.timeout(900)  # thousands of worlds, where somebody asks for them
 
@@ -191,7 +207,7 @@ def requests_differ(seed: int, report: ScanReport, held: list[Permit]) -> Iterat
         )
         # A request has its groups from the nodes that are watched.
         watched = seen(node=candidate.node, ready=candidate.ready, groups=candidate.groups)
-        asked = replace(report, observations=(*report.observations, watched))
+        asked = replace(report, seen_nodes=(*report.seen_nodes, watched))
         answer = answer_request(asked, held, request, cap=99, now=NOW)
         told = f"world {seed}: {candidate.node}: a scan {refused[0].message if refused else 'admits'}, a request: {answer.reason}"
         if refused and refused[0].reason in alike:
@@ -209,7 +225,7 @@ def differences(seed: int) -> Iterator[str]:
     known, report = ledger.known(NOW), report_of(ledger)
     said = [(each.check.ref.key, verdict) for each in evaluate(known) for verdict in each.verdicts]
     planes = {name for name, each in known.nodes.items() if each.control_plane}
-    marks = [(each.node, each.incident) for each in report.observations if each.incident]
+    marks = [(each.node, each.incident) for each in report.seen_nodes if each.incident]
     # Parked: an open episode keeps its node, and a member of the control plane from others, but takes no room.
     held = [a_permit(node, PermitState.PARKED, incident=incident, control_plane=node in planes) for node, incident in marks]
     answer = admit(report, held, cap=99, now=NOW)

@@ -13,7 +13,7 @@ from policy.checks.health_check import HealthCheck
 from policy.checks.inventory import ControlPlane
 from policy.checks.verdicts import Health
 from policy.episode.gate import HOLD_ANNOTATION, unblocks
-from policy.episode.messages import Observation
+from policy.episode.messages import SeenNode
 from policy.episode.modes import ClusterModes, ModeRule
 from policy.objects.machines import PAUSED_ANNOTATION, REMEDIATE_ANNOTATION, SKIP_ANNOTATION
 from policy.objects.nodes import EXCLUDE_LABEL, MARK_ANNOTATION, ZONE_LABEL, Condition, NodeView
@@ -29,8 +29,8 @@ from policy.scan.permit_rules import AdmissionRefusal, against_requests
 from policy.scan.report_builder import NOT_COVERED, Urgency, stamp_of, urgency
 from policy.scan.scan_report import (
     MAXIMUM_CANDIDATES,
-    MAXIMUM_OBSERVATIONS,
     MAXIMUM_ROWS,
+    MAXIMUM_SEEN,
     OBSERVED,
     AtRisk,
     ClusterLease,
@@ -44,18 +44,21 @@ from policy.values.object_refs import Dialect, ObjectRef
 from starter.wording import may_act
 from tests.policy.builders import (
     NOW,
+    PROD,
     WORKER,
     a_candidate,
     a_check,
     a_check_report,
+    a_machine,
     a_node,
     a_report,
     ago,
     check_ref,
+    cluster_api,
     ledger_of,
     mark_text,
+    openshift,
 )
-from tests.policy.pools import PROD, a_machine, cluster_api, openshift
 
 FOREIGN = {"apiVersion": "snr.medik8s.io/v1alpha1", "kind": "SelfNodeRemediationTemplate", "name": "a", "namespace": "b"}
 
@@ -276,7 +279,7 @@ def test_who_is_in_no_total_does_not_make_a_check_mixed() -> None:
 
 def test_marked_and_watched_nodes_are_observed_and_others_are_not() -> None:
     ledger = ledger_of(a_check(), a_node("marked", mark="i-1"), a_node("watched", "Unknown", 5), a_node("other"))
-    found = {seen.node: seen for seen in ledger.report_parts(NOW, watching=["watched", "gone"]).observations}
+    found = {seen.node: seen for seen in ledger.report_parts(NOW, watching=["watched", "gone"]).seen_nodes}
     assert set(found) == {"marked", "watched", "gone"}
     assert (found["marked"].incident, found["marked"].ready, found["marked"].boot_id) == ("i-1", True, "boot-1-of-marked")
     assert (found["watched"].unhealthy, found["watched"].soon, found["watched"].ready_since) == (False, True, ago(5))
@@ -297,7 +300,7 @@ def test_marked_and_watched_nodes_are_observed_and_others_are_not() -> None:
 )
 def test_a_mark_that_cannot_be_read_is_a_problem_and_leaves_a_report_small(value: str) -> None:
     """It is no absence. An annotation may be 256 KB, and fifty of them in one report would be more than a history takes."""
-    (found,) = ledger_of(a_node("a", annotations={MARK_ANNOTATION: value})).report_parts(NOW).observations
+    (found,) = ledger_of(a_node("a", annotations={MARK_ANNOTATION: value})).report_parts(NOW).seen_nodes
     assert found.incident == ""
     assert f"{value[:20]}" in found.mark_problem
     assert len(found.mark_problem) < 600
@@ -305,33 +308,33 @@ def test_a_mark_that_cannot_be_read_is_a_problem_and_leaves_a_report_small(value
 
 def test_of_more_nodes_in_hand_than_a_report_shows_none_is_passed_over() -> None:
     """Their episodes hear of their nodes from the scanner alone; by name the last ones would never."""
-    names = [f"n-{index:03}" for index in range(2 * MAXIMUM_OBSERVATIONS)]
+    names = [f"n-{index:03}" for index in range(2 * MAXIMUM_SEEN)]
     ledger, told = ledger_of(*map(a_node, names)), dict[str, str]()
     for _ in range(2):
-        shown = ledger.report_parts(NOW, watching=names, notified=told.items()).observations
-        assert len(shown) == MAXIMUM_OBSERVATIONS
+        shown = ledger.report_parts(NOW, watching=names, notified=told.items()).seen_nodes
+        assert len(shown) == MAXIMUM_SEEN
         told |= {seen.node: stamp_of(seen) for seen in shown}
     assert told.keys() == set(names)
     ledger.put_node(a_node(names[-1], "False", 5), NOW)
-    assert ledger.report_parts(NOW, watching=names, notified=told.items()).observations[0].node == names[-1]
+    assert ledger.report_parts(NOW, watching=names, notified=told.items()).seen_nodes[0].node == names[-1]
 
 
 def test_members_of_the_control_plane_are_always_shown() -> None:
     """S15: every look at one of them asks what is seen of it."""
-    names = [f"n-{index:03}" for index in range(MAXIMUM_OBSERVATIONS)]
+    names = [f"n-{index:03}" for index in range(MAXIMUM_SEEN)]
     member = a_node("z", labels={"node-role.kubernetes.io/control-plane": ""})
     ledger = ledger_of(member, *map(a_node, names))
-    (seen,) = ledger.report_parts(NOW, watching=["z"]).observations
-    found = ledger.report_parts(NOW, watching=[*names, "z"], notified=[("z", stamp_of(seen))]).observations
+    (seen,) = ledger.report_parts(NOW, watching=["z"]).seen_nodes
+    found = ledger.report_parts(NOW, watching=[*names, "z"], notified=[("z", stamp_of(seen))]).seen_nodes
     assert found[0] == seen
 
 
 def test_kept_machines_hide_no_other_mark() -> None:
     """S14: of a scanner that starts without state, marks are one of two ways to know who acts on what."""
     condition = Condition(type=CONDITION, status="True", since=ago(60))
-    kept = [a_node(f"a-{index:03}", mark="i", conditions=(condition,)) for index in range(MAXIMUM_OBSERVATIONS + 50)]
-    found = ledger_of(*kept, a_node("z", "Unknown", 60, mark="of-a-fencing")).report_parts(NOW).observations
-    assert len(found) == MAXIMUM_OBSERVATIONS
+    kept = [a_node(f"a-{index:03}", mark="i", conditions=(condition,)) for index in range(MAXIMUM_SEEN + 50)]
+    found = ledger_of(*kept, a_node("z", "Unknown", 60, mark="of-a-fencing")).report_parts(NOW).seen_nodes
+    assert len(found) == MAXIMUM_SEEN
     assert (found[0].node, found[0].incident) == ("z", "of-a-fencing")
 
 
@@ -521,13 +524,13 @@ def at_risk(node: str) -> AtRisk:
     return AtRisk(nodes=1, nearest=(NodeAtRisk(node=node, since=NOW, volumes=1),))
 
 
-MINE = Observation(node="mine", uid="uid-mine", unhealthy=True, boot_id="b1")
-STRAY = Observation(node="stray", uid="uid-stray", incident="terminated")
+MINE = SeenNode(node="mine", uid="uid-mine", unhealthy=True, boot_id="b1")
+STRAY = SeenNode(node="stray", uid="uid-stray", incident="terminated")
 TOLD = a_report(
     a_candidate("mine"),
     a_candidate("waiting", healthy_under=(check_ref("others").key,)),
     checks=(SPARED, CHECKED),
-    observations=(MINE, STRAY),
+    seen_nodes=(MINE, STRAY),
     policies=FencePolicies(storms=(StormRule(name="storm", percentage=40),)),
     groups=(GroupCount(group="cluster", nodes=10, unresponsive=2),),
 )
@@ -579,26 +582,22 @@ def test_a_change_that_admits_a_node_is_sent_at_once(changes: dict[str, object])
 )
 def test_what_becomes_of_a_node_in_hand_is_told_soon(changes: dict[str, object]) -> None:
     """Its episode waits for it."""
-    assert changed(observations=(replace(MINE, **changes), STRAY)) is Urgency.SOON  # type: ignore[arg-type]
+    assert changed(seen_nodes=(replace(MINE, **changes), STRAY)) is Urgency.SOON  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        pytest.param({"observations": (MINE,)}, id="a mark is gone"),
-        pytest.param({"observations": (replace(MINE, groups=("rack/7",)), STRAY)}, id="a node in hand counts in another group"),
-        pytest.param(
-            {"observations": (MINE, STRAY, replace(MINE, node="held-off", incident="left"))}, id="a mark is left behind"
-        ),
+        pytest.param({"seen_nodes": (MINE,)}, id="a mark is gone"),
+        pytest.param({"seen_nodes": (replace(MINE, groups=("rack/7",)), STRAY)}, id="a node in hand counts in another group"),
+        pytest.param({"seen_nodes": (MINE, STRAY, replace(MINE, node="held-off", incident="left"))}, id="a mark is left behind"),
         pytest.param({"rows": (row("other"),)}, id="a node is ill"),
         pytest.param({"at_risk": at_risk("other")}, id="data is at risk of which no episode takes care"),
         pytest.param({"checks": (SPARED, replace(CHECKED, healthy=7, recovering=1, remaining=2))}, id="it counts as recovering"),
         pytest.param({"checks": (SPARED, replace(CHECKED, soon=1))}, id="a timeout has begun"),
         pytest.param({"groups": (GroupCount(group="cluster", nodes=10, unresponsive=3),)}, id="no storm yet"),
         pytest.param({"inventory": 11}, id="a node more"),
-        pytest.param(
-            {"observations": (replace(MINE, checks=(SPARED.ref.key,)), STRAY)}, id="a check with a limit counts it, too"
-        ),
+        pytest.param({"seen_nodes": (replace(MINE, checks=(SPARED.ref.key,)), STRAY)}, id="a check with a limit counts it, too"),
     ],
 )
 def test_a_change_that_decides_nothing_waits(changes: dict[str, object]) -> None:
@@ -614,8 +613,8 @@ def test_what_people_read_of_a_node_in_hand_is_rarely_told(changes: dict[str, ob
 @pytest.mark.parametrize(
     "changes",
     [
-        pytest.param({"observations": (replace(MINE, incident="ours"), STRAY)}, id="our mark"),
-        pytest.param({"observations": (replace(MINE, checks=(CHECKED.ref.key,)), STRAY)}, id="a check without a limit counts it"),
+        pytest.param({"seen_nodes": (replace(MINE, incident="ours"), STRAY)}, id="our mark"),
+        pytest.param({"seen_nodes": (replace(MINE, checks=(CHECKED.ref.key,)), STRAY)}, id="a check without a limit counts it"),
         pytest.param({"candidates": TOLD.candidates[1:]}, id="a node in hand is no candidate any more"),
         pytest.param({"rows": (replace(row("well"), health=Health.HEALTHY),)}, id="a row of a healthy node"),
     ],
@@ -627,22 +626,22 @@ def test_what_an_episode_writes_is_told_with_something_else(changes: dict[str, o
 def test_a_node_that_has_just_been_taken_in_hand_is_no_news() -> None:
     """The scanner did that itself, and its next request for a report says so."""
     waiting = replace(MINE, node="waiting")
-    seen = replace(TOLD, digest="seen", candidates=TOLD.candidates[:1], observations=(MINE, STRAY, waiting))
+    seen = replace(TOLD, digest="seen", candidates=TOLD.candidates[:1], seen_nodes=(MINE, STRAY, waiting))
     in_hand = ("mine", "waiting")
     assert urgency(TOLD, seen, in_hand, in_hand) is Urgency.NONE
     for more in ({"unhealthy": False}, {"preserved": True}, {"asked_by": ("uid",)}, {"others": "machine-1"}):
-        found = replace(seen, observations=(MINE, STRAY, replace(waiting, **more)))  # type: ignore[arg-type]
+        found = replace(seen, seen_nodes=(MINE, STRAY, replace(waiting, **more)))  # type: ignore[arg-type]
         assert urgency(TOLD, found, in_hand, in_hand) is Urgency.LATER, more
     for more in ({"ready": True, "unhealthy": False}, {"present": False}):
-        found = replace(seen, observations=(MINE, STRAY, replace(waiting, **more)))  # type: ignore[arg-type]
+        found = replace(seen, seen_nodes=(MINE, STRAY, replace(waiting, **more)))  # type: ignore[arg-type]
         assert urgency(TOLD, found, in_hand, in_hand) is Urgency.SOON, "since it was taken in hand nothing else had to be told"
 
 
 def test_a_node_that_is_given_back_is_told_of_by_the_mark_it_still_has() -> None:
     """S35: what the scanner knows of it was seen before its end."""
-    assert urgency(TOLD, replace(TOLD, digest="seen", observations=(STRAY,)), (), ()) is Urgency.NONE
-    marked = replace(TOLD, observations=(replace(MINE, incident="ended"), STRAY))
-    assert urgency(marked, replace(marked, digest="seen", observations=(STRAY,)), (), ()) is Urgency.LATER
+    assert urgency(TOLD, replace(TOLD, digest="seen", seen_nodes=(STRAY,)), (), ()) is Urgency.NONE
+    marked = replace(TOLD, seen_nodes=(replace(MINE, incident="ended"), STRAY))
+    assert urgency(marked, replace(marked, digest="seen", seen_nodes=(STRAY,)), (), ()) is Urgency.LATER
 
 
 def test_how_many_can_be_spared_matters_to_those_who_wait_only() -> None:

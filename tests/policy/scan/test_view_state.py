@@ -75,7 +75,7 @@ def test_a_view_is_fresh_only_when_it_is_complete_recent_and_settled(
     """S18."""
     found = view_state(
         synced_at=None if synced is None else ago(synced),
-        last_heard=None if heard is None else ago(heard),
+        confirmed_until=None if heard is None else ago(heard),
         now=NOW,
         silence_limit=timedelta(minutes=1),
         grace=timedelta(seconds=10),
@@ -132,7 +132,7 @@ def test_what_only_people_see_does_not_change_the_digest() -> None:
         {"checks": ()},
         {"candidates": ()},
         {"candidates_left_out": 1},
-        {"observations": ()},
+        {"seen_nodes": ()},
         {"control_plane": replace(some_parts().control_plane, ready=9)},
         {"rows": ()},
     ],

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
+import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -15,7 +17,7 @@ import pytest
 
 from activities.errors import ErrorType
 from activities.power import fence_agent
-from activities.power.driver import DeviceCredentials, PowerError
+from activities.power.driver import DeviceCredentials, PowerDriver, PowerError
 from activities.power.fence_agent import SEARCH_PATH, FenceAgentFactory, installed, is_listed
 from activities.power.registry import driver_for
 from policy.fence.drivers import fence_agents
@@ -29,8 +31,9 @@ from simulator.bmc.chassis import Chassis
 from simulator.bmc.machine import Machine
 from simulator.snmp.pdu import Access, Pdu, start_pdu
 from tests.power.agents.scripted import ScriptedAgent, agent_driver, needs, needs_library, scripted_agent
+from tests.power.conformance import PATIENCE, Bench, DriverConformance
 from tests.power.conftest import PASSWORD, USERNAME, fails, within
-from tests.power.processes.process_table import alive, children_of, gone, visible
+from tests.power.process_table import alive, children_of, gone, visible
 from tests.power.targets import endpoint_of
 from tests.vectors.objects import VECTORS
 
@@ -549,3 +552,115 @@ async def test_which_agents_let_others_listen_by_default_is_what_they_say_themse
     ours = {agent: insecurity(agent, {"ip": "10.0.0.7", "plug": "1"}) != "" for agent in INSTALLED}
     say_nothing_of_it = {"fence_eps", "fence_powerman"}
     assert {agent for agent in INSTALLED if ours[agent] != says[agent]} <= say_nothing_of_it
+
+
+# The common contract, by `fence_apc_snmp` and SNMP 3 on a power strip.
+
+ACCESS = Access(community="c0mmunity-s3cret", username="fencer", password="k3p-my-s3cret", privacy_password="pr1vacy-s3cret")
+SNMP3 = {"snmp_version": "3", "snmp_auth_prot": "SHA", "snmp_priv_prot": "AES"}
+
+
+class PduBench(Bench):
+    """Outlet 3 of a strip feeds the machine; there is no outlet 9."""
+
+    secrets = (ACCESS.password, ACCESS.privacy_password, ACCESS.username)
+    stalls_within = 2.0
+
+    def __init__(self, pdu: Pdu, machine: Machine) -> None:
+        super().__init__(machine)
+        self._pdu = pdu
+
+    def driver(self, *, password: str | None = None, target: str | None = None) -> PowerDriver:
+        parameters = {"ip": "127.0.0.1", "ipport": str(self._pdu.port), "plug": "9" if target else "3"} | SNMP3
+        return agent_driver(
+            "fence_apc_snmp",
+            parameters,
+            username=ACCESS.username,
+            password=password or ACCESS.password,
+            snmp_priv_passwd=ACCESS.privacy_password,
+        )
+
+    async def commands(self) -> list[str]:
+        return [power for _, power in self._pdu.sets]
+
+    async def be_silent(self) -> None:
+        self._pdu.silent = True
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[PduBench]:
+    chassis = Chassis()
+    async with await start_pdu(chassis, {3: "node-1", 4: "node-2"}, ACCESS) as pdu:
+        yield PduBench(pdu, chassis.machine("node-1"))
+        assert chassis.machine("node-2").log == []
+
+
+@needs("fence_apc_snmp", "snmpget")
+class TestFenceAgent(DriverConformance):
+    async def test_off_that_is_accepted_and_not_carried_out_reads_on(self, bench: Bench) -> None:
+        """S2: the agent waits for off by itself, and when it gives up that may have been too early. So it is never a failure."""
+        bench.machine.set_faults(ignore_off=True)
+        driver = bench.driver()
+        await fails(driver.off(within(PATIENCE / 2)), ErrorType.AMBIGUOUS, "may have been carried out")
+        assert await bench.commands() == ["off"]
+        assert (await driver.read(within(PATIENCE))).state is PowerState.ON
+
+
+# S12: secrets reach agents and their tools from a worker whose memory is closed to its own user (`keep_memory_private`), who is
+# not root, as in the image.
+
+ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="has Linux keep the memory private")
+SECRET = "k3p-my-s3cret"
+
+AS_NOBODY = """
+import asyncio, json, os, sys
+from activities.power import agent_process
+from activities.power.fence_agent import agent_input
+from policy.fence.drivers.agent_parameters import AgentMetadata, AgentParameter
+from tests.power.agents.scripted import agent_driver
+from tests.power.conftest import within
+from workers.os_process import keep_memory_private
+
+async def read(agent, parameters, credentials):
+    return (await agent_driver(agent, parameters, **credentials).read(within(10))).state
+
+async def hand_a_file(agent, secrets):
+    metadata = AgentMetadata(agent="fence_x", parameters={name: AgentParameter() for name in secrets})
+    with agent_input(metadata, secrets, secrets=secrets, patience=1.0) as told:
+        ended = await agent_process.run(agent, told.lines, within(10), environment={}, files=told.files)
+    return (ended.stdout + ended.stderr).decode()
+
+os.chdir("/")
+if os.geteuid() == 0:
+    os.setgroups([])
+    os.setresgid(65534, 65534, 65534)
+    os.setresuid(65534, 65534, 65534)
+keep_memory_private()
+print(asyncio.run(globals()[sys.argv[1]](*json.loads(sys.argv[2]))))
+"""
+
+AGENT = ("/usr/bin/python3", "-c", "import subprocess; path = input().partition('=')[2]; subprocess.run(['cat', path, path])")
+"""Closes what is open, as agents do, and has a tool read the file twice, as ssh does."""
+
+
+async def as_nobody(function: str, *arguments: Any) -> str:
+    program = (sys.executable, "-c", AS_NOBODY, function, json.dumps(arguments))
+    root = Path(__file__).parents[3]
+    process = await asyncio.create_subprocess_exec(*program, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    said, _ = await asyncio.wait_for(process.communicate(), 30)
+    return said.decode().strip()
+
+
+@ON_LINUX
+@pytest.mark.skipif(not Path(AGENT[0]).exists(), reason="a Python that everybody may run")
+async def test_the_tool_of_an_agent_reads_a_file_in_memory() -> None:
+    assert await as_nobody("hand_a_file", AGENT, {"identity_file": SECRET}) == 2 * SECRET
+
+
+@ON_LINUX
+@needs("fence_apc_snmp", "snmpget")
+async def test_snmp_tools_are_told_the_community() -> None:
+    chassis = Chassis()
+    async with await start_pdu(chassis, {1: "node-1"}, Access(community=SECRET)) as pdu:
+        parameters = {"ip": "127.0.0.1", "ipport": str(pdu.port), "plug": "1", "snmp_version": "1"}
+        assert await as_nobody("read", "fence_apc_snmp", parameters, {"community": SECRET}) == "on"

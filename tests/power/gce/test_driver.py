@@ -12,6 +12,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
@@ -19,17 +21,21 @@ from activities.contracts.power import CommandResult, GivenUpRequest, PowerReque
 from activities.contracts.target import Target
 from activities.errors import ErrorType
 from activities.power.cloud_call import CallStage, CloudCall
-from activities.power.driver import Deadline, DeviceCredentials, PowerError
-from activities.power.gce.driver import CONSOLE_BYTES, GceDriver, GceFactory
+from activities.power.driver import Deadline, DeviceCredentials, PowerDriver, PowerError
+from activities.power.gce.driver import CONSOLE_BYTES, Disk, GceDriver, GceFactory
 from activities.power.service import PowerService
 from policy.episode.messages import Pinned
+from policy.fence.drivers import parameters_of
+from policy.fence.drivers.gce import GCE, PUBLIC_API, GceInstance, instance_of_provider_id
 from policy.fence.plan import PowerDevice
 from policy.fence.power import PowerState, VolumeState, instance_in, instance_of
 from simulator.api.access.certificates import issue
 from tests.licensing import BELIEVING
+from tests.power.conformance import Bench, DriverConformance
 from tests.power.conftest import fails, within
 from tests.power.gce.stand import NAME, PROJECT, ZONE, GceStand, gce_stand, load_client
 from tests.power.raw_server import Answer, RawServer, dripping, hanging_up, raw_server, saying
+from tests.power.targets import endpoint_of
 
 COMMANDS = ("stop", "start", "reset", "detachDisk", "delete")
 HANDLE = f"projects/{PROJECT}/zones/{ZONE}/disks"
@@ -564,3 +570,121 @@ async def test_an_answer_about_another_disk_sets_none_free(found: dict[str, str]
     """S3, S39."""
     async with raw_server(saying("200 OK", json.dumps(found).encode(), "Content-Type: application/json")) as server:
         await fails(unsigned(server).read_volume(f"{HANDLE}/data-1", within(5)), ErrorType.TRANSIENT, "does not name data-1")
+
+
+# The common contract, by Google's own client against a simulated Compute Engine, with tokens of a service account.
+
+
+class GceBench(Bench):
+    """One instance."""
+
+    stalls_within = 0.5
+
+    def __init__(self, stand: GceStand) -> None:
+        super().__init__(stand.instance.machine)
+        self._stand = stand
+        # What a log could show of the key: each line of the private key, and its id.
+        content = json.loads(stand.key)
+        type(self).secrets = (content["private_key_id"], *content["private_key"].splitlines()[1:-1])
+
+    def driver(self, *, password: str | None = None, target: str | None = None) -> PowerDriver:
+        key = None if password is None else self._stand.cloud.service_account(signed_by=password)
+        return self._stand.driver(key=key, instance=target or self._stand.instance.name)
+
+    async def be_silent(self) -> None:
+        self._stand.cloud.set_faults(silence=True)
+
+    async def lose_answers(self) -> None:
+        self._stand.cloud.set_faults(lose_answers=True)
+
+    async def take_time(self, seconds: float) -> None:
+        self._stand.cloud.compute.seconds = seconds
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[GceBench]:
+    async with gce_stand() as stand:
+        yield GceBench(stand)
+
+
+class TestGce(DriverConformance):
+    pass
+
+
+# How an instance of Compute Engine is named: in parameters, in a providerID, and in the one spelling that is pinned.
+
+GIVEN = {"project": "a-project", "zone": "us-central1-a", "instance": "node-1"}
+
+LABELS = st.from_regex(r"[a-z](?:[-a-z0-9]{0,20}[a-z0-9])?", fullmatch=True)
+PROJECTS = st.one_of(LABELS, st.builds("{}.{}:{}".format, LABELS, LABELS, LABELS))
+ODD = st.one_of(
+    LABELS, LABELS.map(str.upper), LABELS.map("{}\n".format), LABELS.map(" {}".format), st.text("a-Z0:/.% é\n", max_size=6)
+)
+
+
+@settings(max_examples=50)
+@given(project=PROJECTS, zone=LABELS, instance=LABELS)
+def test_a_provider_id_gives_what_leads_back_to_it(project: str, zone: str, instance: str) -> None:
+    """S9, S10: the endpoint of a node's instance is its providerID."""
+    provider_id = f"gce://{project}/{zone}/{instance}"
+    found = instance_of_provider_id(provider_id)
+    assert found == {"project": project, "zone": zone, "instance": instance}
+    assert GCE.endpoint(found) == endpoint_of("gce", found) == provider_id
+
+
+@given(
+    project=ODD, zone=ODD, instance=ODD, scheme=st.sampled_from(["gce", "GCE", "aws", ""]), more=st.sampled_from(["", "/", "/x"])
+)
+def test_a_provider_id_is_read_whole_or_not_at_all(project: str, zone: str, instance: str, scheme: str, more: str) -> None:
+    """S10: half of one would name somebody else's machine."""
+    provider_id = f"{scheme}://{project}/{zone}/{instance}{more}"
+    found = instance_of_provider_id(provider_id)
+    assert not found or GCE.endpoint(found) == provider_id
+
+
+@pytest.mark.parametrize(
+    ("parameters", "api"),
+    [
+        ({}, PUBLIC_API),
+        ({"api-endpoint": "compute.example.p.googleapis.com"}, "https://compute.example.p.googleapis.com"),
+        ({"api-endpoint": "https://Compute.Example.org:8443/"}, "https://compute.example.org:8443"),
+        ({"api-endpoint": "http://127.0.0.1:8080"}, "http://127.0.0.1:8080"),
+        ({"api-endpoint": "http://localhost"}, "http://localhost"),
+        ({"api-endpoint": "http://[::1]:80"}, "http://[::1]:80"),
+        ({"api-endpoint": "https://10.0.0.7"}, "https://10.0.0.7"),
+    ],
+)
+def test_the_api_is_asked_where_it_is_said(parameters: dict[str, str], api: str) -> None:
+    found = GceInstance.parse(GIVEN | parameters)
+    assert found.api == api
+    assert found.endpoint == "gce://a-project/us-central1-a/node-1"
+
+
+def test_the_instance_may_be_called_plug_as_fence_agents_do() -> None:
+    by_plug = {"project": "a-project", "zone": "us-central1-a", "plug": "node-1"}
+    assert GCE.endpoint(by_plug) == GCE.endpoint(GIVEN) == GCE.endpoint(by_plug | GIVEN)
+
+
+def test_a_project_and_a_zone_alone_identify_no_node() -> None:
+    """S10."""
+    assert parameters_of("gce") is GCE
+    assert frozenset({"instance", "plug"}) == GCE.identifying
+    assert frozenset({"service-account-json"}) == GCE.secret
+    assert not GCE.needed  # the worker may have an identity of its own
+
+
+@pytest.mark.parametrize(
+    ("volume", "handle"),
+    [
+        ("data", "projects/a-project/zones/us-central1-a/disks/data"),
+        ("projects/other/zones/us-east1-b/disks/data", "projects/other/zones/us-east1-b/disks/data"),
+        ("projects/example.com:p/regions/us-east1/disks/data", "projects/example.com:p/regions/us-east1/disks/data"),
+        ("projects/UNSPECIFIED/zones/UNSPECIFIED/disks/data", "projects/a-project/zones/us-central1-a/disks/data"),
+        ("projects/UNSPECIFIED/regions/UNSPECIFIED/disks/data", "projects/a-project/regions/us-central1/disks/data"),
+        ("https://www.googleapis.com/compute/v1/projects/p/zones/z/disks/data", "projects/p/zones/z/disks/data"),
+    ],
+)
+def test_a_disk_has_one_handle(volume: str, handle: str) -> None:
+    near = GceInstance.parse(GIVEN)
+    assert Disk.parse(volume, near).handle == handle
+    assert Disk.parse(handle, near).handle == handle

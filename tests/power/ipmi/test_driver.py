@@ -1,4 +1,4 @@
-"""IPMI over real UDP: what only IPMI has. What every driver promises is tried in `test_conformance.py`."""
+"""IPMI over real UDP: what only IPMI has, and the contract that every driver keeps (`TestIpmi`)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 
 from activities.errors import ErrorType
-from activities.power.driver import PowerError
+from activities.power.driver import PowerDriver, PowerError
 from policy.fence.drivers.bmc import ipmi_address
 from policy.fence.drivers.contract import ParameterError
 from policy.fence.power import PowerState, system_of
 from simulator.bmc import ipmi_sim
 from simulator.bmc.bmc import start_bmc
 from simulator.bmc.chassis import Chassis
+from tests.power.conformance import Bench, DriverConformance
 from tests.power.conftest import PASSWORD, USERNAME, Stand, fails, ipmi_driver, within
 
 
@@ -232,3 +233,33 @@ def test_cipher_suites_that_do_not_encrypt_are_refused(suite: str) -> None:
     """S12: whatever `worker.insecure_devices` says."""
     with pytest.raises(ParameterError, match="cipher: expected 3 or 17"):
         ipmi_address({"ip": "10.0.0.7", "cipher": suite})
+
+
+# The common contract, by IPMI over real UDP.
+
+
+class IpmiBench(Bench):
+    """A BMC before a machine of the chassis."""
+
+    secrets = (PASSWORD,)
+
+    def __init__(self, stand: Stand) -> None:
+        super().__init__(stand.machine)
+        self._stand = stand
+
+    def driver(self, *, password: str | None = None, target: str | None = None) -> PowerDriver:
+        assert target is None
+        return self._stand.driver(password=password or PASSWORD)
+
+    async def be_silent(self) -> None:
+        self._stand.bmc.freeze()
+
+
+@pytest.fixture
+def bench(stand: Stand) -> IpmiBench:
+    return IpmiBench(stand)
+
+
+@pytest.mark.parametrize("kind", [KIND], indirect=True)
+class TestIpmi(DriverConformance):
+    unknown_target = None

@@ -18,7 +18,7 @@ from activities.power.driver import PowerError
 from simulator.bmc.machine import Machine
 from tests.patience import PATIENCE
 from tests.power.conftest import PASSWORD, USERNAME, Stand, fails, within
-from tests.power.processes.process_table import alive, answer_of, forked, gone, operations_of, servers_of, visible
+from tests.power.process_table import alive, answer_of, forked, gone, operations_of, servers_of, visible
 
 WORKER = """
 import asyncio, sys

@@ -20,6 +20,7 @@ from activities.power.driver import PowerDriver
 from policy.fence.drivers.bmc import redfish_address
 from policy.fence.drivers.contract import ParameterError
 from policy.fence.power import PowerState, system_of
+from tests.power.conformance import Bench, DriverConformance
 from tests.power.conftest import PASSWORD, USERNAME, within
 from tests.power.redfish.stand import (
     RESET,
@@ -185,3 +186,33 @@ def test_a_system_leads_to_one_path_below_the_service_or_to_none(system: str) ->
     assert all(segment and not segment.startswith(".") for segment in segments[1:])
     assert not set(path) & set("%? \n")
     assert redfish_address({"ip": "10.0.0.7", "system": path}).system == path
+
+
+# The common contract, by Redfish over HTTPS.
+
+
+class RedfishBench(Bench):
+    """The emulator before a machine of the chassis."""
+
+    secrets = (PASSWORD,)
+    stalls_within = 1.0
+
+    def __init__(self, stand: RedfishStand) -> None:
+        super().__init__(stand.machine())
+        self._stand = stand
+
+    def driver(self, *, password: str | None = None, target: str | None = None) -> PowerDriver:
+        return self._stand.driver(target or self.machine.name, password=password or PASSWORD)
+
+    async def be_silent(self) -> None:
+        self._stand.service.freeze()
+
+
+@pytest.fixture
+def bench(stand: RedfishStand) -> RedfishBench:
+    stand.service.thaw()
+    return RedfishBench(stand)
+
+
+class TestRedfish(DriverConformance):
+    pass

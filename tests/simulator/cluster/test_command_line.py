@@ -17,7 +17,7 @@ import yaml
 
 from simulator.__main__ import main
 from simulator.scenario import FOLDER, Scenario
-from tests.power.processes.process_table import alive
+from tests.power.process_table import alive
 from tests.simulator.cluster.conftest import Observer
 
 pytestmark = pytest.mark.timeout(90)

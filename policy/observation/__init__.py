@@ -1,1 +1,0 @@
-"""What nodewarden saw and did not repair, and what became of it."""

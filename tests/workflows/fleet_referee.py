@@ -1,0 +1,333 @@
+"""The rules of the scanner's side, held against the truth: what it may begin, what its episodes may do, what it may say.
+
+A referee draws its own conclusions from what is so: which mode a node has, whether a check's circuit breaker is open, since when
+a person has paused. It asks no predicate of `policy`. What the scanner sees may be `SEEN` old; what people have said to it counts
+at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from policy.episode.messages import FencingInput, NeedKind, RemediationInput
+from policy.history.spells import Ending, Spell
+from policy.scan import pauses
+from policy.scan.explanation import conclude, explain
+from tests.workflows.attempts import START, Attempt
+from tests.workflows.fleet import TIMEOUT, Body, Episode, Fleet, Written
+
+Fact = tuple[str, ...]
+SEEN = timedelta(seconds=30)
+"""How old a report may be by which an episode is opened (15 s), and how long it may have been on its way, or behind, before."""
+SHOWN = timedelta(seconds=45)
+"""So long what people are shown may lag behind what is so: a report, its answer, and a task whose worker has died."""
+ORDER = ("observe", "cordon", "drain", "repair")
+EXCLUDED, HELD, OFF, MODE = (
+    "remediation.medik8s.io/exclude-from-remediation",
+    "nodewarden.io/hold",
+    "nodewarden.io/fencing",
+    "nodewarden.io/mode",
+)
+RULES = {"gone": "S9", "well": "S6", "uncovered": "S13", "breaker": "S17", "check paused": "S17", "stale": "S18"} | {
+    "lease lost": "S38",
+    "observed": "S52",
+}
+REFUSED_FOR: dict[str, tuple[str, ...]] = {
+    "Mode": ("below repair",),
+    "mode": ("below repair",),
+    "Paused": ("paused",),
+    "excluded": ("excluded",),
+    "hold": ("held",),
+    "fencing off": ("off",),
+    "NoClusterLease": ("lease lost",),
+    "StaleView": ("stale",),
+}
+"""What must be so where people read that a node is held back by that."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A node at a moment."""
+
+    present: bool
+    well: bool
+    uid: str
+    boot: str
+    covered: bool
+
+
+class FleetReferee:
+    """What is so and since when, and what was wrong."""
+
+    def __init__(self, fleet: Fleet, default: str) -> None:
+        self.fleet, self.default = fleet, default
+        self.rules: list[tuple[str, tuple[str, ...], str]] = []
+        """What people have set: mode, nodes, rack; the oldest first."""
+        self.ruled_at = START
+        """When people have set a mode last."""
+        self.pauses: dict[str, tuple[datetime, datetime | None]] = {}
+        """By owner, since when and until when."""
+        self.since: dict[Fact, datetime] = {}
+        self.past: dict[str, list[tuple[datetime, State]]] = {}
+        self.broken: list[str] = []
+        self.opened: dict[str, tuple[str, datetime]] = {}
+        """By incident, the node and when."""
+        self.due: dict[str, datetime] = {}
+        """Nodes that are due and in no episode, and since when."""
+        self.licensed: list[tuple[datetime, str]] = []
+        """Commands that stop acts, and what was answered."""
+        self.acts = 0
+        fleet.changed, fleet.opens = self.note, self.judge_opening
+
+    def fault(self, rule: str, what: str) -> None:
+        """A rule is broken."""
+        self.broken.append(f"{rule}: {what}")
+
+    # What is so -------------------------------------------------------------------------------------------------------
+
+    def mode(self, body: Body, check: Written | None) -> str:
+        """How far programs may go: the most cautious of three (S52)."""
+        found = [self.ruled(body)]
+        found += [check.annotations[MODE]] if check is not None and MODE in check.annotations else []
+        found += [body.labels[MODE]] if MODE in body.labels else []
+        return ORDER[min(ORDER.index(each) if each in ORDER else 0 for each in found)]
+
+    def ruled(self, body: Body) -> str:
+        """The mode that people have set for it."""
+        return next((each[0] for each in reversed(self.rules) if covers(each, body)), self.default)
+
+    def is_due(self, body: Body) -> bool:
+        """Whether some check asks for it now. None asks for a node that is excluded."""
+        sick = body.present and body.labels.get(EXCLUDED) != "true" and not body.well and self.fleet.now - body.since >= TIMEOUT
+        return sick and any(each.covers(body) for each in self.fleet.checks.values())
+
+    def facts(self) -> Iterator[Fact]:
+        """Whatever speaks against something now."""
+        fleet, checks = self.fleet, list(self.fleet.checks.values())
+        if self.paused():
+            yield ("paused",)
+        if fleet.stale:
+            yield ("stale",)
+        if not fleet.lease.held:
+            yield ("lease lost",)
+        for check in checks:
+            covered = [each for each in fleet.nodes.values() if check.covers(each)]
+            if sum(each.well for each in covered) < check.least:
+                yield ("breaker", check.name)
+            if check.paused:
+                yield ("check paused", check.name)
+        for name, body in fleet.nodes.items():
+            values = {"gone": not body.present, "well": body.well, "excluded": body.labels.get(EXCLUDED) == "true"} | {
+                "held": body.annotations.get(HELD, "false") != "false",
+                "off": body.labels.get(OFF, "on") != "on",
+            }
+            yield from ((key, name) for key, value in values.items() if value)
+            yield from [("ruled out", name)] if self.ruled(body) == "observe" else []
+            for check in checks:
+                mode = self.mode(body, check)
+                yield from [("uncovered", name, check.name)] if not check.covers(body) else []
+                yield from [("observed", name, check.name)] if mode == "observe" else []
+                yield from [("below drain", name, check.name)] if ORDER.index(mode) < 2 else []
+                yield from [("below repair", name, check.name)] if mode != "repair" else []
+
+    def paused(self) -> bool:
+        """Whether a person has paused, and it has not ended."""
+        return any(until is None or self.fleet.now < until for _, until in self.pauses.values())
+
+    def note(self) -> None:
+        """Something has changed, or may have."""
+        now = self.fleet.now
+        self.since = {fact: self.since.get(fact, now) for fact in self.facts()}
+        for name, body in self.fleet.nodes.items():
+            covered = any(each.covers(body) for each in self.fleet.checks.values())
+            state = State(body.present, body.well, body.uid, body.view().boot_id, covered)
+            past = self.past.setdefault(name, [])
+            if not past or past[-1][1] != state:
+                past.append((now, state))
+        waits = {name for name, body in self.fleet.nodes.items() if self.is_due(body) and name not in self.fleet.open}
+        self.due = {name: self.due.get(name, now) for name in waits}
+
+    def held_for(self, fact: Fact, until: datetime, at_least: timedelta = SEEN) -> bool:
+        """Whether it has been so for so long at that moment."""
+        return fact in self.since and self.since[fact] <= until - at_least
+
+    def states(self, node: str, since: datetime, until: datetime) -> list[State]:
+        """What a node was between two moments."""
+        past = self.past.get(node, [])
+        ends = [at for at, _ in past[1:]] + [datetime.max.replace(tzinfo=since.tzinfo)]
+        return [state for (at, state), end in zip(past, ends, strict=True) if at <= until and end >= since]
+
+    # What is done -----------------------------------------------------------------------------------------------------
+
+    def judge_opening(self, asked: FencingInput | RemediationInput, attempt: Attempt) -> None:
+        """An episode is opened. It was decided when the workflow asked for it."""
+        self.note()
+        decided, node, need = attempt.decided, asked.node, asked.need
+        self.opened[asked.incident] = (node, self.fleet.now)
+        if need is None or need.kind is not NeedKind.CHECK or need.check is None:
+            return
+        check = need.check.name
+        facts: list[Fact] = [("gone", node), ("well", node), ("excluded", node), ("held", node), ("off", node), ("stale",)]
+        facts += [(each, node, check) for each in ("uncovered", "observed")] + [("lease lost",)]
+        facts += [(each, check) for each in ("breaker", "check paused")]
+        for fact in facts:
+            if self.held_for(fact, decided):
+                since = self.fleet.now - self.since[fact]
+                self.fault(RULES.get(fact[0], "S20"), f"an episode of {node} begins under {check}, and {fact} for {since}")
+        if self.since.get(("ruled out", node)) == self.ruled_at < decided:  # by that command, and not by another label
+            self.fault("S52", f"an episode of {node} begins {decided - self.ruled_at} after a person has set observe")
+        seen = {state.uid for state in self.states(node, decided - SEEN, decided)}
+        if asked.node_uid not in seen:
+            self.fault("S9", f"an episode of {node} begins for {asked.node_uid}, which has been {sorted(seen)}")
+        self.not_paused(decided, f"an episode of {node} begins")
+
+    def not_paused(self, moment: datetime, what: str) -> None:
+        """S44: what was decided then."""
+        for owner, (since, until) in self.pauses.items():
+            if since < moment and (until is None or moment < until):
+                self.fault("S44", f"{what} after {owner} has paused, {moment - since} ago")
+
+    def judge_act(self, episode: Episode, needs: str, looked: datetime) -> None:
+        """An act on a machine, on a look of then that said go."""
+        self.note()
+        self.acts += 1
+        node, check = episode.node, episode.asked.need.check if episode.asked is not None and episode.asked.need else None
+        now = timedelta(0)
+        facts: list[Fact] = [("gone", node), ("excluded", node), ("held", node), ("off", node), ("lease lost",)]
+        if check is not None:
+            facts += [("well", node), ("observed" if needs == "cordon" else "below repair", node, check.name)]
+        for fact in facts:
+            if self.held_for(fact, looked, now):
+                self.fault(RULES.get(fact[0], "S52" if "below" in fact[0] else "S20"), f"{needs} of {node}: {fact}")
+        if all(state.uid != episode.uid for state in self.states(node, looked, looked)):
+            self.fault("S9", f"{needs} of {node}, which was another Node than {episode.uid} when it was looked at")
+        self.not_paused(looked, f"{needs} of {node} on a look")
+        for at, answer in self.licensed:
+            if looked < at < self.fleet.now and node not in answer and " more" not in answer and check is not None:
+                self.fault("S44", f"{needs} of {node} on a look before a command that does not name it: {answer}")
+
+    def judge_permits(self) -> None:
+        """S14: of all that act."""
+        acting = [each.node for each in self.fleet.open.values() if each.permit and not (each.parked or each.cleans_up)]
+        if len(acting) > self.fleet.cap:
+            self.fault("S14", f"{sorted(acting)} act, {self.fleet.cap} may")
+
+    # What is said -----------------------------------------------------------------------------------------------------
+
+    def judge_words(self, status: Any, spells: Any) -> None:
+        """What `status` shows, and the spells that are known."""
+        self.note()
+        fleet, report = self.fleet, status.report
+        said = rules_of(status)
+        if said != self.rules:
+            self.fault("S52", f"status says that {said} is set, people have set {self.rules}")
+        owners = {each.owner.partition(" (")[0] for each in status.pauses}
+        paused = {owner for owner, (_, until) in self.pauses.items() if until is None or fleet.now < until}
+        if owners != paused:
+            self.fault("S44", f"status says that {sorted(owners)} pause, it is {sorted(paused)}")
+        if report is None or status.problem or report.view.stale:
+            return
+        known = min(report.at, fleet.now) - timedelta(seconds=8)  # what has changed since the report may not be shown yet
+        for each in status.refused:
+            self._held_by(each.reason, each.node, each.check.name, known, f"status refuses {each.node}")
+        for spell in spells.spells:
+            if spell.ended is None and spell.held:
+                self._held_by(spell.held[-1].code, spell.node, spell.check.rpartition("/")[2], known, "its open spell")
+            if spell.ended is None and self.held_for(("well", spell.node), known, timedelta(seconds=10)):
+                self.fault("spells", f"{spell.node} has an open spell, and is well")
+            if spell.ended is not None:
+                self.judge_spell(spell)
+
+    def _held_by(self, code: str, node: str, check: str, known: datetime, where: str) -> None:
+        keys = REFUSED_FOR.get(code, ())
+        facts = [fact for key in keys for fact in ((key,), (key, node), (key, node, check))]
+        if keys and not any(fact in self.since for fact in facts) and self._was_still(node, known):
+            self.fault("S44", f"{where}: {node} is held by {code}, and that is not so")
+
+    def _was_still(self, node: str, known: datetime) -> bool:
+        """Whether nothing that could hold the node has ended since."""
+        return known >= self.quiet_since
+
+    quiet_since = START
+    """Since when no one has done anything but wait."""
+
+    def judge_spell(self, spell: Spell) -> None:
+        """What the record of a spell says of its end."""
+        if spell.ended is None:
+            return
+        around = self.states(spell.node, spell.ended - SHOWN, spell.ended + timedelta(seconds=1))
+        during = self.states(spell.node, spell.since - timedelta(seconds=1), spell.ended + timedelta(seconds=1))
+        match spell.ending:
+            case Ending.CAME_BACK if not any(each.well and each.uid == spell.uid for each in around):
+                self.fault("spells", f"{spell} came back, it was {around}")
+            case Ending.OTHERS if "its Node was deleted" in spell.traces and all(each.present for each in around):
+                self.fault("spells", f"{spell}: its Node was never deleted")
+            case Ending.OTHERS if "another Node" in " ".join(spell.traces) and len({each.uid for each in during}) < 2:
+                self.fault("spells", f"{spell}: its Node was no other one")
+            case Ending.OTHERS if spell.traces == ("another boot id",) and len({each.boot for each in during}) < 2:
+                self.fault("spells", f"{spell}: it has not booted")
+            case Ending.OURS:
+                node, at = self.opened.get(spell.incident, ("", spell.ended))
+                if node not in {spell.node, ""}:
+                    self.fault("spells", f"{spell} ended with an incident of {node} at {at}")
+            case Ending.NOT_OURS if all(each.covered for each in around):
+                self.fault("spells", f"{spell}: a check covered it all the time")
+
+    # The end ----------------------------------------------------------------------------------------------------------
+
+    def judge_end(self, status: Any, spells: Any, calm: timedelta) -> None:
+        """After a calm time: nothing was forgotten."""
+        self.judge_words(status, spells)
+        fleet = self.fleet
+        for spell in fleet.recorded():
+            self.judge_spell(spell)
+        open_spells = {each.node: each for each in spells.spells if each.ended is None}
+        if left := [each for each in spells.spells if each.ended is not None and fleet.now - each.ended > timedelta(minutes=3)]:
+            self.fault("spells", f"{left} have ended and are not recorded")
+        snapshot, halted = fleet.ledger.known(fleet.now), pauses.described(status.pauses)
+        for node in sorted(fleet.nodes.keys() - fleet.open.keys()):
+            kept = [each.reason for each in (*status.held_off, *status.refused) if each.node == node]
+            sentence = conclude(explain(snapshot, node), halted=halted, kept_from=kept)
+            if "is due under" in sentence and fleet.now - self.due.get(node, fleet.now) >= calm:
+                self.fault("S44", f"explain says of {node}: {sentence}, and nothing begins")
+            if "is due under" in sentence and node not in self.due:
+                self.fault("S44", f"explain says of {node}, which is not due: {sentence}")
+            if sentence == "healthy" and ("well", node) not in self.since:
+                self.fault("S44", f"explain calls {node} healthy, and it is not")
+        for node, since in self.due.items():
+            if fleet.now - since < calm:
+                continue
+            if node not in open_spells and not status.problem:
+                self.fault("spells", f"{node} is due for {fleet.now - since}, and has no spell")
+            if not self._something_holds(node, status):
+                held = open_spells[node].held[-1] if node in open_spells else "nothing"
+                self.fault("S44", f"{node} is due for {fleet.now - since}, nothing holds it, and nothing begins: {held}")
+        for permit in status.permits:
+            if permit.node not in fleet.open and fleet.now - permit.granted_at > timedelta(minutes=3):
+                self.fault("S14", f"status shows a permit of {permit.node}, of which no episode is open")
+
+    def _something_holds(self, node: str, status: Any) -> bool:
+        body, fleet = self.fleet.nodes[node], self.fleet
+        facts = {fact[0] for fact in self.since if fact[1:2] in {(), (node,)}}
+        if facts & {"excluded", "held", "off", "paused", "stale", "lease lost"} or status.problem:
+            return True
+        checks = [each for each in fleet.checks.values() if each.covers(body)]
+        closed = [each for each in checks if not each.paused and ("breaker", each.name) not in self.since]
+        acting = sum(each.permit and not each.parked for each in fleet.open.values())
+        if len(closed) < len(checks) or acting >= fleet.cap or node in {each.node for each in status.held_off}:
+            return True
+        return any(self.mode(body, each) == "observe" for each in checks)
+
+
+def rules_of(status: Any) -> list[tuple[str, tuple[str, ...], str]]:
+    """What people have set, as the scanner says."""
+    return [(each.mode.value, each.nodes, each.selector.removeprefix("rack=")) for each in status.modes.rules]
+
+
+def covers(rule: tuple[str, tuple[str, ...], str], body: Body) -> bool:
+    """Whether that rule of people is for that node."""
+    _, nodes, rack = rule
+    return (body.rack == rack and body.present) if rack else (not nodes or body.name in nodes)

@@ -1,0 +1,50 @@
+"""Whatever happens to a cluster, its people, its servers and the scanner's own workflow: the scanner keeps the rules, and what it
+says is so.
+
+The moves are those of docs/adversary.md. `NODEWARDEN_TEST_FLEET_PLAYS` sets how many plays, `NODEWARDEN_TEST_SEED` from which
+number on; a play that fails prints the fewest moves that it takes.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from tests.docs.reading import pages
+from tests.workflows.faults import Fault
+from tests.workflows.fleet_moves import MOVES, FleetPlay, story
+
+PLAYS = int(os.environ.get("NODEWARDEN_TEST_FLEET_PLAYS", "30"))
+FIRST_SEED = int(os.environ.get("NODEWARDEN_TEST_SEED", "1"))
+
+
+@pytest.fixture(autouse=True)
+def _in_silence() -> Iterator[None]:
+    logging.getLogger("temporalio").setLevel(logging.CRITICAL)
+    yield
+    logging.getLogger("temporalio").setLevel(logging.NOTSET)
+
+
+@pytest.mark.timeout(7200)
+def test_whatever_happens_a_scanner_keeps_the_rules_and_says_what_is_so() -> None:
+    """S6, S9, S14, S17, S18, S20, S38, S44, S52."""
+    acts = 0
+    for seed in range(FIRST_SEED, FIRST_SEED + PLAYS):
+        play = FleetPlay(seed)
+        if play.run():
+            pytest.fail(story(seed))
+        acts += play.referee.acts
+    assert acts > PLAYS / 2, "the plays are about nothing"
+
+
+def test_the_page_of_moves_names_each_move_and_no_other() -> None:
+    page = pages()["docs/adversary.md"]
+    named = {word for line in page.splitlines() if line.startswith("| ") for word in re.findall(r"`([A-Za-z_]+)`", line)}
+    moves, faults = {move for kind in MOVES for move in kind}, {each.name for each in Fault} - {"NOTHING"}
+    assert moves | faults <= named, "each is a row"
+    assert {word for word in named if word.isupper()} <= faults
+    assert {word for word in named if word.islower() and "_" in word and word.isidentifier()} <= moves | {"is_made_anew"}
