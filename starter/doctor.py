@@ -25,6 +25,7 @@ from rich.table import Table
 from rich.text import Text
 from temporalio.exceptions import ApplicationError
 
+from activities.cluster.acts.node_actions import doubt_of
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.paths import (
     CAPI_MACHINE_HEALTH_CHECKS,
@@ -54,7 +55,6 @@ from activities.cluster.live.plans import configuration_for
 from activities.cluster.objects.check_statuses import leader_lease
 from activities.cluster.objects.decoding import NODE_DECODING
 from activities.cluster.objects.object_reader import read_views, reading_once
-from activities.cluster.report.node_actions import doubt_of
 from activities.errors import ErrorType, error_type
 from policy.checks.circuit_breakers import FENCE_AGENTS_REMEDIATION_LEASE, LEADER_LEASES, TAKEOVER, conflict
 from policy.checks.fence_policies import PolicySource

@@ -135,12 +135,12 @@ async def _cluster_serving(
     has_power: bool,
 ) -> Serving:
     """has_power: this process serves the power devices as well."""
-    from activities.cluster.acts.attestation import ClusterAttestation
     from activities.cluster.acts.evidence import ClusterEvidence
     from activities.cluster.acts.failed_volumes import ClusterFailedVolumes
     from activities.cluster.acts.fence_devices import ClusterFenceDevices
     from activities.cluster.acts.freeing import ClusterFreeing
     from activities.cluster.acts.isolation import ClusterIsolation
+    from activities.cluster.acts.node_actions import ClusterAttestation
     from activities.cluster.acts.preservation import ClusterPreservation
     from activities.cluster.acts.remediation import ClusterRemediation
     from activities.cluster.acts.remediation_objects import ClusterRemediationObjects
@@ -240,7 +240,13 @@ async def _cluster_serving(
                 served, target.last_look, licences, identities=identities, checked=device_check, only_verified=verified
             ),
             ClusterRemediation(served, target.last_look),
-            ClusterPreservation(served, target.last_look, permits, pools=settings.preservation.known_pools()),
+            ClusterPreservation(
+                served,
+                target.last_look,
+                permits,
+                licences=licences if verified else None,
+                pools=settings.preservation.known_pools(),
+            ),
             ClusterFailedVolumes(served),
             ClusterRemediationObjects(served, target.last_look),
             ClusterObservations(served, start=ObservationStarter(client, task_queue=WORKFLOW_QUEUE).start),

@@ -3,7 +3,7 @@
 Kubernetes can attest a command: the person creates a `NodeAction` (deploy/crds), the API server compares its `requestedBy` with
 the caller and asks its own authorizer whether the caller may (deploy/people.yaml), and the command names that object. No token
 travels. Here is what the object has to say, and what the server has to enforce for it to count;
-`activities/cluster/acts/attestation.py` reads both live.
+`activities/cluster/acts/node_actions.py` reads both live.
 """
 
 from __future__ import annotations

@@ -28,7 +28,6 @@ from policy.scan.permit_rules import AdmissionRefusal
 from policy.values.mode import Mode
 from policy.values.times import written
 from starter import wording
-from starter.handles.status import still_stopped_by
 from starter.output import outlooks
 from starter.output.evaluation import described, in_one_line, mistake_of, opinion_of
 from starter.output.models import EndedAnswer, ExplainAnswer, Silent
@@ -284,6 +283,8 @@ def _episode_lines(answer: NodeExplanation, episodes: NodeEpisodes) -> list[str]
 
 
 def _open_episode_lines(answer: NodeExplanation, episode: EpisodeStatus) -> list[str]:
+    from starter.handles.status import still_stopped_by  # with Temporal's client, which judging files does without
+
     standing = wording.kept(episode) if episode.kind is Kind.PRESERVATION else wording.standing(episode)
     lines = [f"open: {episode.kind.value} {episode.incident}, {wording.phase(episode.phase)}, {standing}"]
     if episode.kind is Kind.PRESERVATION:

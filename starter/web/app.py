@@ -20,7 +20,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.staticfiles import StaticFiles
 
 from starter.errors import RequestError, UnreadableError
-from starter.web import acts, api, checks, login, nodes, pages, past
+from starter.web import acts, api, checks, history, login, nodes, pages
 from starter.web.api import RequestProblem
 from starter.web.auth import Doorkeeper, Sessions
 from starter.web.overview import overview_of
@@ -56,7 +56,7 @@ def application(views: Views, keeper: Doorkeeper, sessions: Sessions | None = No
     app.state.sessions.local = not keeper.login
     app.state.sessions.apart = not keeper.shared and len(views.clusters) > 1
     app.state.document = cache(lambda: api.document(app))
-    for part in (nodes, checks, past, pages, api, acts, login):
+    for part in (nodes, checks, history, pages, api, acts, login):
         app.include_router(part.router)
     app.mount("/static", StaticFiles(directory=pages.HERE / "static"))
     app.mount("/vendor", StaticFiles(directory=ASSETS))

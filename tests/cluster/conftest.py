@@ -11,9 +11,9 @@ import pytest
 from temporalio.common import MetricMeter
 
 from activities.cluster.acts.cluster_lease import ScannerLease
+from activities.cluster.acts.node_actions import Dispatch
 from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.api.connection import ClusterConnection, Timeouts
-from activities.cluster.report.node_actions import Dispatch
 from activities.cluster.watch.freshness import ViewLimits
 from activities.cluster.watch.reflector import WatchLimits
 from activities.cluster.watch.view import ClusterView

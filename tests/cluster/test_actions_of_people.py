@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from activities.cluster.acts.node_actions import LOOK_AGAIN_SECONDS, NodeActionHandler
 from activities.cluster.api.connection import ClusterConnection
-from activities.cluster.report.node_actions import LOOK_AGAIN_SECONDS, NodeActionHandler
 from activities.errors import ErrorType, failure
 from policy.episode.operator_commands import NAMESPACE, SENT_LABEL, ActionName, NodeActionSpec, Verb
 from simulator.client import ApiClient

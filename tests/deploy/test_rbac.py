@@ -14,12 +14,12 @@ import pytest
 import yaml
 from temporalio.testing import ActivityEnvironment
 
-from activities.cluster.acts.attestation import ClusterAttestation
 from activities.cluster.acts.cluster_lease import ScannerLease
 from activities.cluster.acts.failed_volumes import ClusterFailedVolumes
 from activities.cluster.acts.fence_devices import ClusterFenceDevices
 from activities.cluster.acts.freeing import ClusterFreeing
 from activities.cluster.acts.isolation import ClusterIsolation
+from activities.cluster.acts.node_actions import ClusterAttestation, NodeActionHandler
 from activities.cluster.acts.preservation import ClusterPreservation
 from activities.cluster.acts.remediation_objects import ClusterRemediationObjects
 from activities.cluster.acts.scan import ClusterScan
@@ -27,7 +27,6 @@ from activities.cluster.acts.targets import ClusterTarget
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.live.last_look import LastLook
-from activities.cluster.report.node_actions import NodeActionHandler
 from activities.cluster.report.nodefences import EpisodePublisher, NodeFences
 from activities.cluster.watch.freshness import ViewLimits
 from activities.cluster.watch.view import ClusterView

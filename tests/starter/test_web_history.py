@@ -15,7 +15,7 @@ from policy.history.offenders import Repair
 from policy.scan.pauses import PastPause, Pause
 from policy.values.times import quantile
 from starter.handles.history import EndedEpisode, EpisodeRecord
-from starter.web.past import MOST_DAYS, by_day, by_outcome, times
+from starter.web.history import MOST_DAYS, by_day, by_outcome, times
 from tests.starter.builders import result
 from tests.starter.test_web import CLUSTER, ScriptedWarden, text
 from tests.starter.test_web import page as page  # noqa: PLC0414 - a fixture

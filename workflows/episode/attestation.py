@@ -2,7 +2,7 @@
 (S42).
 
 A caller's claim that it was verified is not believed. Whether a command without a NodeAction is accepted at all the worker
-decides, not the workflow (`workers/interceptors/workflow_guards.py`, `activities/cluster/acts/attestation.py`). A command that
+decides, not the workflow (`workers/interceptors/workflow_guards.py`, `activities/cluster/acts/node_actions.py`). A command that
 names no object costs no activity.
 """
 

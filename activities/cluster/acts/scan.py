@@ -23,11 +23,11 @@ from temporalio.exceptions import ApplicationError
 
 from activities.clocks import utc_now, wrong_clock
 from activities.cluster.acts.cluster_lease import LeaseRenewal, ScannerLease
+from activities.cluster.acts.node_actions import Dispatch, NodeActionHandler
 from activities.cluster.api.served_cluster import ClusterActivities, ServedCluster, require_cluster
 from activities.cluster.objects.live_node import find_node
 from activities.cluster.report.alarms import AlarmNotifier, ClusterGauges, DataAtRiskReporter, MistakeReporter
 from activities.cluster.report.background_writer import BackgroundWriter
-from activities.cluster.report.node_actions import Dispatch, NodeActionHandler
 from activities.cluster.report.nodefences import NodeFences
 from activities.cluster.report.status_writer import StatusWriter
 from activities.cluster.watch.freshness import marks_of
