@@ -335,7 +335,7 @@ async def test_what_can_t_be_read_is_refused_to_the_person(of: dict[str, str], w
 
 async def test_s20_a_command_that_stops_acts_names_the_nodes_where_one_may_be_under_way(env: WorkflowEnvironment) -> None:
     """S20: what a look licensed a moment before the command is done; the person reads where that may be."""
-    async with scanning(env, ScriptedCluster(), modes=OBSERVES) as scan:
+    async with scanning(env, ScriptedCluster(), modes=OBSERVES, concurrency=5) as scan:
         await scan.until(lambda status: status.report is not None)
         under_way = "; an act that was licensed before may still be done within 15s: node-1"
         assert under_way not in await says(scan, "drain", nodes=("node-1",))
@@ -344,6 +344,10 @@ async def test_s20_a_command_that_stops_acts_names_the_nodes_where_one_may_be_un
         assert under_way not in await says(scan, "repair", nodes=("node-1",))
         paused = await scan.client_handle().execute_update(HealthScanner.pause, PauseRequest(who="ada", reason="stop"))
         assert paused.endswith(under_way)
+        await scan.client_handle().execute_update(HealthScanner.unpause, UnpauseRequest(who="ada", reason="go on"))
+        for number in range(2, 6):  # the last one asked for may be the very one that is switched off
+            assert (await scan.ask(f"node-{number}", f"i-{number}")).decision is PermitDecision.GRANTED
+        assert (await says(scan, "observe", nodes=("node-5",))).endswith(f"{under_way}, node-2, node-3, node-4, node-5")
 
 
 async def test_no_report_of_former_modes_is_acted_on(env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:

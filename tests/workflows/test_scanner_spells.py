@@ -77,6 +77,24 @@ async def test_a_node_that_is_repaired_after_waiting_has_its_incident_on_record(
         assert (spell.node, spell.ending, spell.incident) == ("b", Ending.OURS, world.opened[1].incident)
 
 
+async def test_a_node_that_is_left_alone_has_a_spell_under_an_open_circuit_breaker(
+    env: WorkflowEnvironment,
+) -> None:
+    """S44: it is no candidate then, and the scanner asks how it stands."""
+    world = ScriptedCluster(report("a"))
+    async with scanning(env, world) as scan:
+        await scan.has_opened(1)
+        world.show(report())
+        await scan.release(world.opened[0], outcome="aborted", problem="by ada")
+        await eventually(env, lambda: world.requests[-1].spells == ("a",))
+        held = WatchedNode(
+            node="a", standing=NodeStanding.DUE, check=CHECK.key, code="CircuitBreakerOpen", message="0 are healthy"
+        )
+        world.show(report(watched=(held,)))
+        status = await scan.until(lambda status: bool(status.spells))
+        assert [(each.node, each.held[0].code) for each in status.spells] == [("a", "CircuitBreakerOpen")]
+
+
 async def test_a_storm_is_recorded_once_all_of_it_is_over(env: WorkflowEnvironment) -> None:
     nodes = [f"n{number:02}" for number in range(12)]
     world = ScriptedCluster(report(*nodes))

@@ -89,7 +89,7 @@ PRESERVE_AGAIN = timedelta(minutes=1)
 MOST_DECISIONS = 1000
 """Records that wait for a scan; of more the oldest go."""
 MOST_NAMED = 20
-"""Nodes of a command in its record."""
+"""Nodes of a command in its record, and in its answer those where an act may be under way."""
 HASTY, HASTY_IN_A_ROW, BREATH = timedelta(milliseconds=200), 20, timedelta(seconds=1)
 AS_FOUND = ""
 """The stamp of an episode that was notified of nothing yet: that its node is sick it knows."""
@@ -816,8 +816,8 @@ class HealthScanner:
     def _still_licensed(self) -> str:
         """What a person has to know of acts under way: a look before this command may have licensed one (S20)."""
         nodes = [node for node, permit in self._state.permits.items() if permit.state is not PermitState.PARKED]
-        within = format_duration(options.ACT_WINDOW)
-        return f"; an act that was licensed before may still be done within {within}: {some_of(nodes)}" if nodes else ""
+        within, names = format_duration(options.ACT_WINDOW), some_of(nodes, MOST_NAMED)
+        return f"; an act that was licensed before may still be done within {within}: {names}" if nodes else ""
 
     @pause.validator
     def _check_pause(self, request: PauseRequest) -> None:
