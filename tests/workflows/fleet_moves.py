@@ -399,6 +399,7 @@ class FleetPlay:
             back = self.draw.choice((1, 2, 5, 20, found.tasks))
             self.fleet.clockwork.reset(found, max(found.tasks - back, 0), reapplies=self.draw.random() < 0.6)
             self._unsure, self._words, self.fleet.begun = True, [], self.fleet.now
+            self.referee.was_reset = True
 
     def rolls(self) -> None:
         """Its history is long."""

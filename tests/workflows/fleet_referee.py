@@ -72,6 +72,10 @@ class FleetReferee:
         """By owner, since when and until when."""
         self.since: dict[Fact, datetime] = {}
         self.past: dict[str, list[tuple[datetime, State]]] = {}
+        self.spells: dict[str, datetime] = {}
+        """Of the last open spell that was shown of a node, when it began."""
+        self.was_reset = False
+        """A scanner that is reset and ended at once has not taken over what the run before had seen."""
         self.broken: list[str] = []
         self.opened: dict[str, tuple[str, datetime]] = {}
         """By incident, the node and when."""
@@ -238,8 +242,22 @@ class FleetReferee:
                 self._held_by(spell.held[-1].code, spell.node, spell.check.rpartition("/")[2], known, "its open spell")
             if spell.ended is None and self.held_for(("well", spell.node), known, timedelta(seconds=10)):
                 self.fault("spells", f"{spell.node} has an open spell, and is well")
-            if spell.ended is not None:
+            if spell.ended is None:
+                self._judge_open(spell, known)
+            else:
                 self.judge_spell(spell)
+
+    def _judge_open(self, spell: Spell, known: datetime) -> None:
+        """An open spell is of the node as it is, ends when an episode begins, and is not begun anew."""
+        node, episode, before = spell.node, self.fleet.open.get(spell.node), self.spells.get(spell.node, spell.due)
+        if spell.uid and all(each.uid != spell.uid for each in self.states(node, known - SHOWN, self.fleet.now)):
+            self.fault("spells", f"{node} has an open spell of another Node, {spell.uid}")
+        if episode is not None and episode.asked is not None and known - episode.began > SHOWN:
+            self.fault("spells", f"{node} has an open spell, and an episode since {episode.began}")
+        over = {(each.node, each.due) for each in self.fleet.recorded()}
+        if not self.was_reset and before < spell.due and self.due.get(node, spell.due) < before and (node, before) not in over:
+            self.fault("spells", f"the spell of {node} from {before} is lost: another one began at {spell.due}")
+        self.spells[node] = spell.due
 
     def _held_by(self, code: str, node: str, check: str, known: datetime, where: str) -> None:
         keys = REFUSED_FOR.get(code, ())
