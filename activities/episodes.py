@@ -10,13 +10,14 @@ import asyncio
 import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from itertools import accumulate, compress
 from typing import TypeVar
 
+from pydantic_core import to_json
 from temporalio import activity
 from temporalio.client import (
     Client,
-    WorkflowExecution,
     WorkflowExecutionStatus,
     WorkflowHandle,
     WorkflowQueryFailedError,
@@ -66,9 +67,11 @@ from policy.episode.messages import (
 from policy.episode.modes import MODES_MEMO, ClusterModes
 from policy.episode.operator_commands import CIRCUIT_BREAKER
 from policy.episode.permits import PermitAnswer, PermitDecision, PortionAnswer
+from policy.history.open_spells import MOST_BYTES
 from policy.history.open_spells import MOST_OPEN as MOST_SPELLS
-from policy.history.spells import MOST_DAYS, MOST_RECORDS, ScannerSpells, unsound
+from policy.history.spells import MOST_DAYS, MOST_RECORDS, NodeDays, ObservationRecord, ScannerSpells, Spell, unsound
 from policy.preservation.preservation_index import PreservationNeed
+from policy.scan.pauses import PAUSES_MEMO, Pauses
 from policy.values.mode import Mode
 
 Answer = TypeVar("Answer")
@@ -81,14 +84,6 @@ MOST_OPEN = 10_000
 
 FOREIGN = "foreign "
 """Begins the incident of a workflow that has our id and none of our types: it holds the node, and what it does is not known."""
-
-
-async def _armed(scanner: WorkflowExecution) -> bool | None:
-    """Whether the mode of nodes without a rule was to repair when that run of a scanner ended, as its memo says; None for a
-    version without modes, which repaired all along (S52)."""
-    if (modes := await scanner.memo_value(MODES_MEMO, default=None, type_hint=ClusterModes)) is None:
-        return None
-    return modes.is_known and modes.default is Mode.REPAIR
 
 
 class EpisodeService(EpisodeActivities, PreservationStarts):
@@ -274,13 +269,17 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
             found: ScannerSpells = await handle.query("spells", result_type=ScannerSpells, rpc_timeout=QUERY_TIMEOUT)
         except (RPCError, WorkflowQueryFailedError) as error:
             raise failure(ErrorType.UNREACHABLE, f"the last scanner does not answer: {error.message}") from error
+        spells = [each for each in found.spells if not unsound(each)][:MOST_SPELLS]
+        days = [each for each in found.days if each.is_sound][:MOST_DAYS]
+        records = [each for each in found.records if each.is_sound and request.workflow_id == scanner_id(each.cluster)]
+        sound = (*spells, *days, *records[:MOST_RECORDS])
+        sizes = accumulate(len(to_json(each)) for each in sound)
+        fits = tuple(compress(sound, (size <= MOST_BYTES for size in sizes)))
         return replace(
             found,
-            spells=tuple(each for each in found.spells if not unsound(each))[:MOST_SPELLS],
-            days=tuple(each for each in found.days if each.is_sound)[:MOST_DAYS],
-            records=tuple(each for each in found.records if each.is_sound and request.workflow_id == scanner_id(each.cluster))[
-                :MOST_RECORDS
-            ],
+            spells=tuple(each for each in fits if isinstance(each, Spell)),
+            days=tuple(each for each in fits if isinstance(each, NodeDays)),
+            records=tuple(each for each in fits if isinstance(each, ObservationRecord)),
         )
 
     async def notify(self, request: NotifyRequest) -> NotifyResult:
@@ -306,24 +305,35 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
         if "'" in request.cluster:
             raise failure(ErrorType.INVALID_CONFIG, f"cluster: expected a name without quotes, got {request.cluster!r}")
         running = f"WorkflowId STARTS_WITH '{prefix}' AND ExecutionStatus = 'Running'"
-        nodes, former, armed = list[str](), "", None
+        nodes, former, armed, modes, past = list[str](), None, None, None, ()
         try:
             query = f"{running} AND WorkflowType != '{Kind.PRESERVATION.value}'"
             async for run in self._client.list_workflows(query, limit=MOST_OPEN + 1, rpc_timeout=QUERY_TIMEOUT):
                 nodes.append(run.id.removeprefix(prefix))
             # The open one comes first, then the one that was the last to end.
             async for run in self._client.list_workflows(f"WorkflowId = '{scanner}'", limit=2, rpc_timeout=QUERY_TIMEOUT):
-                if run.run_id != this_run and not former:
-                    former, armed = run.run_id, await _armed(run)
+                if run.run_id != this_run and former is None:
+                    former, past = run, await run.memo_value(PAUSES_MEMO, default=(), type_hint=Pauses)
+                    # Whether nodes without a rule were repaired when it ended; a version without modes repaired all along (S52).
+                    modes = await run.memo_value(MODES_MEMO, default=None, type_hint=ClusterModes)
+                    armed = modes.is_known and modes.default is Mode.REPAIR if modes is not None else None
             ever = f"WorkflowId STARTS_WITH '{prefix}' AND WorkflowType IN ('{Kind.FENCING.value}', '{Kind.REMEDIATION.value}')"
-            if former and armed is None:
+            if former is not None and armed is None:
                 armed = bool(nodes) or (await self._client.count_workflows(ever, rpc_timeout=QUERY_TIMEOUT)).count > 0
         except RPCError as error:
             raise failure(ErrorType.UNREACHABLE, f"Temporal can't list the open episodes: {error.message}") from error
         if len(nodes) > MOST_OPEN:
             message = f"more than {MOST_OPEN} episodes of {request.cluster} are open: end those that are not needed"
             raise failure(ErrorType.NOT_SUPPORTED, message)
-        return FoundOpen(nodes=tuple(dict.fromkeys(nodes)), earlier=bool(former), repaired=bool(armed), former=former)
+        return FoundOpen(
+            nodes=tuple(dict.fromkeys(nodes)),
+            earlier=former is not None,
+            repaired=bool(armed),
+            former=former.run_id if former is not None else "",
+            ended=(former.close_time or datetime.now(UTC)) if former is not None else None,
+            modes=modes,
+            pauses=past,
+        )
 
     async def request_permit(self, request: AskPermit) -> PermitAnswer:
         """One short update. No scanner, or one that says no, is a refusal with its reason; raises Unreachable else."""

@@ -265,9 +265,10 @@ class MachineRepairs:
             why = error.message if isinstance(error, RPCError) else "no answer in time"
             return FoundRepairs(problem=f"Temporal can't list the repairs of the machine: {why}")
         others = [run for run in runs if run.id != own or run.status is not WorkflowExecutionStatus.RUNNING]
-        before = [search_attributes.repair(run.typed_search_attributes, run.start_time) for run in others]
+        before = [search_attributes.repair(run.typed_search_attributes, run.start_time, is_open=False) for run in others]
         found = offence(hardware, node, before, self._rules)
-        return FoundRepairs(offence=found, asks=bool(found) and self._rules.answer is OffenderAnswer.ASK)
+        keeps = bool(found) and self._rules.answer is OffenderAnswer.KEEP
+        return FoundRepairs(offence=found, asks=keeps or (bool(found) and self._rules.answer is OffenderAnswer.ASK), keeps=keeps)
 
 
 # Starts the workflows that record what was seen and not repaired. An id is used once for as long as Temporal remembers.

@@ -133,6 +133,24 @@ class ApiClient:
     async def create(self, path: str, body: Mapping[str, Any]) -> JsonObject:
         return await self.request("POST", path, body=body)
 
+    async def until_served(self, definition: Mapping[str, Any], *, seconds: float = 30.0) -> None:
+        """Returns when objects of a kind may be written: a real server serves it only some time after it took its definition."""
+        spec = definition["spec"]
+        version = next(each["name"] for each in spec["versions"] if each.get("served", True))
+        path = f"/apis/{spec['group']}/{version}/{spec['names']['plural']}"
+        async with asyncio.timeout(seconds):
+            while not await self._is_served(path):  # noqa: ASYNC110 - there is no watch for it
+                await asyncio.sleep(0.1)
+
+    async def _is_served(self, path: str) -> bool:
+        try:
+            await self.get(path, limit="1")
+        except ApiError as error:
+            if error.not_found or error.status == 503:
+                return False
+            raise
+        return True
+
     async def put(self, path: str, body: Mapping[str, Any]) -> JsonObject:
         return await self.request("PUT", path, body=body)
 

@@ -339,22 +339,7 @@ class SimulatedCluster:
         for definition in definitions:
             await self._ensure(CUSTOM_RESOURCE_DEFINITIONS.path(), definition)
         for definition in definitions:
-            spec = definition["spec"]
-            version = next(each["name"] for each in spec["versions"] if each.get("served", True))
-            path = f"/apis/{spec['group']}/{version}/{spec['names']['plural']}"
-            async with asyncio.timeout(30):
-                # A real server serves a new kind only some time after it has accepted the definition.
-                while not await self._is_served(path):  # noqa: ASYNC110 - there is no watch for it
-                    await asyncio.sleep(0.1)
-
-    async def _is_served(self, path: str) -> bool:
-        try:
-            await self.client.get(path, limit="1")
-        except ApiError as error:
-            if error.not_found or error.status == 503:
-                return False
-            raise
-        return True
+            await self.client.until_served(definition)
 
     async def _ensure(self, path: str, body: JsonObject) -> None:
         try:

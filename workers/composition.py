@@ -240,7 +240,13 @@ async def _cluster_serving(
                 served, target.last_look, licences, identities=identities, checked=device_check, only_verified=verified
             ),
             ClusterRemediation(served, target.last_look),
-            ClusterPreservation(served, target.last_look, permits, pools=settings.preservation.known_pools()),
+            ClusterPreservation(
+                served,
+                target.last_look,
+                permits,
+                licences=licences if verified else None,
+                pools=settings.preservation.known_pools(),
+            ),
             ClusterFailedVolumes(served),
             ClusterRemediationObjects(served, target.last_look),
             ClusterObservations(served, start=ObservationStarter(client, task_queue=WORKFLOW_QUEUE).start),

@@ -12,8 +12,10 @@ from temporalio import activity
 
 from activities.contracts import ActivityContract
 from policy.episode.messages import FencingInput, Kind, RemediationInput, SeenNode
+from policy.episode.modes import ClusterModes
 from policy.episode.permits import PermitAnswer, PermitRequest, PortionAnswer, PortionRequest
 from policy.history.spells import ScannerSpells
+from policy.scan.pauses import Pauses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,13 +111,16 @@ class FoundOpen:
     earlier: whether another scanner of the cluster ran before the one that asks; former: the run of the last of those, "" where
     none is known. repaired: whether that one repaired by itself: its memo says so, or it was of a version without modes and an
     episode of the cluster ever was. An episode alone is no sign of it, since a person may ask for one (S52). None where an older
-    version answers.
+    version answers. modes, pauses: what people had set when it ended, and ended: when that was.
     """
 
     nodes: tuple[str, ...]
     earlier: bool = False
     repaired: bool | None = None
     former: str = ""
+    ended: datetime | None = None
+    modes: ClusterModes | None = None
+    pauses: Pauses = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

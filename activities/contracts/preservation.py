@@ -16,6 +16,7 @@ from activities.contracts.episodes import Opened
 from activities.contracts.remediation import BeforeActing
 from activities.contracts.target import LookResult
 from policy.checks.verdicts import MACHINE
+from policy.episode.operator_commands import SealedCommand
 from policy.preservation.kept_machine import Isolation
 from policy.preservation.preservation_index import PreservationNeed
 from policy.values.object_refs import ObjectRef
@@ -48,7 +49,8 @@ class HoldRequest:
 
     node_uid, machine_uid: as pinned, "" before the first look. drained: whether the drain that was due succeeded, None before
     it. unhealthy: what a covering health check says of it, which is checked anew before it counts; "" while none calls it
-    unhealthy. isolation: how far it has come, NONE if this episode began none.
+    unhealthy. isolation: how far it has come, NONE if this episode began none. incident, word: of the episode, and the command by
+    which a person releases it, as a cluster worker has verified it.
     """
 
     cluster: str
@@ -62,6 +64,8 @@ class HoldRequest:
     drained: bool | None = None
     unhealthy: str = ""
     isolation: Isolation = Isolation.NONE
+    incident: str = ""
+    word: SealedCommand | None = None
 
     @property
     def looked_at(self) -> str:
@@ -129,7 +133,7 @@ class GiveUpRequest:
     HoldRequest. withdraw: the deletion is no longer wanted, and the claim is removed. before: the look for a machine that was
     never kept, which a health check or a person wants replaced; it licenses the deletion, also of a member of the control
     plane. automatic: a program wants it, and leaves the machine to another controller that takes it away already. released: a
-    person has ended its preservation.
+    person has ended its preservation; word: by that command, as in a HoldRequest.
     """
 
     cluster: str
@@ -146,6 +150,7 @@ class GiveUpRequest:
     before: BeforeActing | None = None
     automatic: bool = False
     released: bool = False
+    word: SealedCommand | None = None
 
     @property
     def by_remediation(self) -> bool:

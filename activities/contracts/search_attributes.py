@@ -85,7 +85,7 @@ def repairs(cluster: str, since: datetime, *, hardware: str = "") -> str:
     return f"Cluster = '{cluster}' AND {machine} AND {begun}"
 
 
-def repair(attributes: TypedSearchAttributes, started: datetime) -> Repair:
+def repair(attributes: TypedSearchAttributes, started: datetime, *, is_open: bool) -> Repair:
     """One that was found."""
     return Repair(
         hardware=attributes.get(HARDWARE) or "",
@@ -94,4 +94,5 @@ def repair(attributes: TypedSearchAttributes, started: datetime) -> Repair:
         reason=attributes.get(REASON) or "",
         outcome=attributes.get(OUTCOME) or "",
         started=started,
+        waits=is_open and attributes.get(PHASE) == Phase.NEEDS_HUMAN.value,
     )

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from policy.values.display_text import counted, in_a_line, some_of
 from policy.values.errors import PolicyError
-from policy.values.mode import MODE_KEY, Mode, most_cautious, read_mode
+from policy.values.mode import MODE_KEY, MODE_LABELS, Mode, most_cautious, read_mode
 from policy.values.selectors import Selector, read_selector
 from policy.values.times import written
 
@@ -68,11 +68,13 @@ def _selector(text: str) -> Selector:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterModes:
     """What is set for a cluster. setting: `scan.mode`, None where it is not set. found: the mode that such a cluster begins
-    with, None while that is not known. rules: the oldest first."""
+    with, None while that is not known. rules: the oldest first. before: what held when the scanner's workflow was reset, the
+    oldest first, as a rule of that moment for all nodes and those that there were: it only lowers."""
 
     setting: Mode | None = None
     found: Mode | None = None
     rules: tuple[ModeRule, ...] = ()
+    before: tuple[ModeRule, ...] = ()
 
     @property
     def default(self) -> Mode:
@@ -96,6 +98,9 @@ class ClusterModes:
     def limited(self) -> str:
         """What people read first of a cluster in which programs may not repair every node, "" where they may: what is set, and
         how to arm it (S44)."""
+        if self.before:
+            ends = "until a mode is set for them, or `nodewarden mode unset --all`"
+            return f"the scanner was reset: nodes are repaired no further than was set before, {ends}; `nodewarden mode` shows it"
         everywhere = next((rule for rule in reversed(self.rules) if not (rule.nodes or rule.selector)), None)
         mode, why = (everywhere.mode, str(everywhere)) if everywhere is not None else (self.default, self.why)
         if mode is Mode.REPAIR:
@@ -109,16 +114,27 @@ class ClusterModes:
         """With the mode that a cluster without a setting begins with. repaired: by an earlier scanner."""
         return replace(self, found=Mode.REPAIR if repaired else Mode.OBSERVE)
 
+    def after_reset(self, former: ClusterModes, at: datetime) -> ClusterModes:
+        """With what the life of the scanner had set that a reset took back, as far as it lowers (S52). Of more than one such life
+        without a word of a person in between, or of more rules than there may be, all that is kept is `observe`."""
+        if (former.rules, former.default, former.before) == (self.rules, self.default, self.before):
+            return self
+        names = sum(len(each.nodes) for each in former.rules)
+        unclear = bool(former.before) or len(former.rules) > MOST_RULES or names > MOST_NAMES
+        mode, rules = (Mode.OBSERVE, ()) if unclear else (former.default, former.rules)
+        reason = in_a_line(f"before its workflow was reset, {former.why}", LONGEST_KEPT)
+        before = (ModeRule(mode=mode, by="the scanner", reason=reason, at=at), *rules)
+        return replace(self, before=before if any(each.mode is not Mode.REPAIR for each in before) else ())
+
     def set_for(self, node: str, labels: Mapping[str, str] | None) -> list[ModeAnswer]:
-        """By the newest rule that covers the node, else by the default. labels: None where its Node is gone, and they with it:
-        each newer rule by labels may cover it, and counts as well (S52)."""
-        found: list[ModeAnswer] = []
-        for rule in reversed(self.rules):
-            if labels is None and rule.selector:
-                found.append(ModeAnswer(mode=rule.mode, why=f"it has no Node, so its labels are not known, and one is {rule}"))
-            elif rule.covers(node, labels or {}):
-                return [*found, ModeAnswer(mode=rule.mode, why=str(rule))]
-        return [*found, ModeAnswer(mode=self.default, why=self.why)]
+        """By the newest rule that covers the node, else by the default; and by what held before a reset, where no rule since then
+        covers it. labels: None where its Node is gone, and they with it: each newer rule by labels may cover it, and counts as
+        well (S52)."""
+        found, rule = _covering(self.rules, node, labels)
+        found = found if rule is not None else [*found, ModeAnswer(mode=self.default, why=self.why)]
+        if not self.before or (rule is not None and rule.at >= self.before[0].at):
+            return found
+        return [*found, *_covering(self.before, node, labels)[0]]
 
     def ruled(self, rule: ModeRule) -> ClusterModes:
         """With that rule as the newest. It replaces the one for the same nodes, and one for all nodes replaces all. Raises
@@ -126,15 +142,18 @@ class ClusterModes:
         if problem := rule_problem(rule.nodes, rule.selector):
             raise ValueError(problem)
         rule = replace(rule, reason=in_a_line(rule.reason, LONGEST_KEPT))
-        kept = () if not (rule.nodes or rule.selector) else self._without(rule.nodes, rule.selector)
+        of_all = not (rule.nodes or rule.selector)
+        kept = () if of_all else self._without(rule.nodes, rule.selector)
         if len(kept) >= MOST_RULES:
             raise ValueError(f"expected at most {MOST_RULES} rules: `nodewarden mode unset` one of them first")
         if sum(len(each.nodes) for each in (*kept, rule)) > MOST_NAMES:
             raise ValueError(f"expected at most {MOST_NAMES} names in all rules; a selector covers more")
-        return replace(self, rules=(*kept, rule))
+        return replace(self, rules=(*kept, rule), before=() if of_all else self.before)
 
     def unruled(self, nodes: tuple[str, ...], selector: str) -> ClusterModes:
         """Without the rule of exactly these nodes; without any where none are named. Raises ValueError where there is none."""
+        if self.before and not (nodes or selector):
+            return replace(self, rules=(), before=())
         kept = self._without(nodes, selector) if nodes or selector else ()
         if len(kept) == len(self.rules):
             scopes = "; ".join(rule.scope for rule in self.rules)
@@ -154,6 +173,19 @@ class ClusterModes:
 
     def _without(self, nodes: tuple[str, ...], selector: str) -> tuple[ModeRule, ...]:
         return tuple(each for each in self.rules if (set(each.nodes), each.selector) != (set(nodes), selector))
+
+
+def _covering(
+    rules: tuple[ModeRule, ...], node: str, labels: Mapping[str, str] | None
+) -> tuple[list[ModeAnswer], ModeRule | None]:
+    """What the newest rule that covers the node says, with that rule, and what those say before it that may cover it."""
+    found: list[ModeAnswer] = []
+    for rule in reversed(rules):
+        if labels is None and rule.selector:
+            found.append(ModeAnswer(mode=rule.mode, why=f"it has no Node, so its labels are not known, and one is {rule}"))
+        elif rule.covers(node, labels or {}):
+            return [*found, ModeAnswer(mode=rule.mode, why=str(rule))], rule
+    return found, None
 
 
 REPAIRS = ClusterModes()
@@ -199,8 +231,7 @@ def mode_of(
     found = modes.set_for(node, labels)
     if annotation is not None:
         found.append(_read(annotation, f"the annotation {MODE_KEY} of {check or 'its health check'}"))
-    if (label := (labels or {}).get(MODE_KEY)) is not None:
-        found.append(_read(label, f"the label {MODE_KEY} of the node"))
+    found += [_read(labels[key], f"the label {key} of the node") for key in MODE_LABELS if labels and key in labels]
     return _least(found)
 
 

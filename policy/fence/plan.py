@@ -327,6 +327,15 @@ def isolation_plan(plan: FencingPlan) -> FencingPlan:
     return replace(plan, isolation=tuple(cuts), recovery=tuple(_ways_back(plan, cuts)))
 
 
+def keeping_plan(plan: FencingPlan) -> FencingPlan:
+    """The plan for a machine that is fenced and then kept until a person answers: it is cordoned, and neither it nor its Node is
+    given up; it comes back by the answer only (S53)."""
+    kept = replace(plan, power_on=True, delete_node=False, terminate_instance=False)
+    if any(method.act is Act.CORDON for method in plan.isolation):
+        return kept
+    return replace(kept, isolation=(CORDON, *plan.isolation), recovery=(*plan.recovery, UNCORDON))
+
+
 def _ways_back(plan: FencingPlan, cuts: list[PlannedMethod]) -> list[PlannedMethod]:
     """The configured ways back, and the default one for each cut without: a released machine has to work again."""
     back = [method for method in plan.recovery if method.act in {Act.RESTORE_PATH, Act.LIFT_QUARANTINE}]

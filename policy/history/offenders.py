@@ -4,9 +4,9 @@ An episode that acts says in a search attribute which hardware it repairs (`acti
 Temporal's visibility finds the repairs of a machine that was renamed, re-imaged or moved to another place of the same cluster.
 
 The system UUID is what a kubelet reports: a stranger's. What it gains by another one than its own: its repairs are counted for
-that machine, of which people are told, or for which a person is asked, and which is repaired otherwise as ever; or its own are
-not counted. Nothing is refused, kept or deleted by this count. Where a device says which system it serves, every power command
-has compared that with what the Node says (S39).
+that machine, which then, once it is sick itself and fenced, waits for a person as the setting says; or its own are not counted.
+Nothing is begun, freed or deleted by this count. Where a device says which system it serves, every power command has compared
+that with what the Node says (S39).
 """
 
 from __future__ import annotations
@@ -34,6 +34,9 @@ class OffenderAnswer(StrEnum):
     """Its record, an Event and a notice say so."""
     ASK = "ask"
     """The same, and a person is asked before the machine is switched on again."""
+    KEEP = "keep"
+    """The same, and it is fenced in place of the steps of its ladder, and then neither switched on nor given back nor replaced
+    before a person answers (S53)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,11 +51,24 @@ class OffenderRules:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundRepairs:
     """offence: why the machine is an offender, "" where it is none. asks: whether a person is asked before it is switched on
-    again. problem: why that is not known, "" where it is."""
+    again; keeps: and it is kept until the answer. problem: why that is not known, "" where it is."""
 
     offence: str = ""
     asks: bool = False
     problem: str = ""
+    keeps: bool = False
+
+    @property
+    def question(self) -> str:
+        """What a person is asked."""
+        if self.keeps:
+            kept = "it is kept for a person, isolated, and neither switched on nor replaced"
+            return f"{self.offence}; {kept}: `resume` has its repair go on, `abort` leaves a machine off that is off"
+        return f"{self.offence}; `resume` switches it on, `abort` leaves it off"
+
+    def is_asked_in(self, problem: str) -> bool:
+        """Whether that is the question."""
+        return bool(self.offence) and problem.startswith(self.offence)
 
 
 NO_REPAIRS = FoundRepairs()
@@ -60,7 +76,7 @@ NO_REPAIRS = FoundRepairs()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repair:
-    """One episode that has acted on a machine. outcome: "" while it is open."""
+    """One episode that has acted on a machine. outcome: "" while it is open. waits: for a person."""
 
     hardware: str
     node: str
@@ -68,18 +84,21 @@ class Repair:
     reason: str
     started: datetime
     outcome: str = ""
+    waits: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairedMachine:
     """A machine and its repairs, the newest first. nodes: the names that its Node has had, the latest first; reasons: the last
-    ones that differ. offends: whether there are as many repairs as the limit says."""
+    ones that differ. offends: whether there are as many repairs as the limit says. waits: whether one of them waits for a
+    person."""
 
     hardware: str
     nodes: tuple[str, ...]
     repairs: tuple[Repair, ...]
     reasons: tuple[str, ...]
     offends: bool
+    waits: bool = False
 
 
 def hardware_of(system_uuid: str) -> str:
@@ -122,6 +141,7 @@ def machines(repairs: Iterable[Repair], rules: OffenderRules) -> tuple[RepairedM
                 repairs=tuple(newest),
                 reasons=tuple(dict.fromkeys(each.reason for each in newest if each.reason))[:LAST_REASONS],
                 offends=len(newest) >= rules.limit,
+                waits=any(each.waits for each in newest),
             )
         )
     return tuple(sorted(listed, key=lambda each: (-len(each.repairs), -each.repairs[0].started.timestamp(), each.hardware)))

@@ -22,8 +22,9 @@ from policy.values.display_text import in_a_line
 from policy.values.mode import Mode
 
 MOST_OPEN = 1500
-"""So many spells are kept at once, ended ones that are not recorded yet among them: together less than 2 MB, which is the most
-that Temporal takes. Further ones are counted only."""
+"""So many spells are kept at once, ended ones that are not recorded yet among them. Further ones are counted only."""
+MOST_BYTES = 1_700_000
+"""Of all of them: 2 MB is the most that Temporal takes for a scanner's state, and the rest is for the report and the permits."""
 MOST_SPANS, MOST_SPANS_OF_MANY, MANY = 12, 2, 300
 """So many spans of what held it a spell keeps, its first and its latest ones, and how many where more than `MANY` are open."""
 LONGEST = timedelta(days=7)

@@ -174,6 +174,12 @@ def removes(steps: tuple[EscalationStep, ...]) -> bool:
     return bool(steps) and all(RULES[step.strategy].replaces for step in steps)
 
 
+def keeping(steps: tuple[EscalationStep, ...]) -> tuple[EscalationStep, ...]:
+    """The one step for a machine that is kept until a person answers: it is fenced, as those steps would fence it (S53)."""
+    fence = next((each for each in steps if each.strategy is Strategy.FENCE), None)
+    return (EscalationStep(strategy=Strategy.FENCE, name="keep", template=fence.template if fence is not None else None),)
+
+
 def fences_only(check: HealthCheck, steps: tuple[EscalationStep, ...]) -> bool:
     """Whether it is a plain fencing, without any other step that would have to be remembered."""
     plain = len(steps) == 1 and steps[0].strategy is Strategy.FENCE and steps[0].timeout is None

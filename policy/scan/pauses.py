@@ -109,6 +109,17 @@ def halted(pauses: Pauses, now: datetime) -> str:
     return "; ".join((described(found), *(f"no longer in force: {each.described(now)}" for each in others))) if found else ""
 
 
+def with_lost(pauses: Pauses, lost: Pauses, now: datetime) -> Pauses:
+    """With those in force that a reset of the scanner took back (S44). Of two of one owner the one that ends later stays."""
+    for pause in in_force(lost, now):
+        standing = in_force(pauses, now)
+        own = next((each for each in standing if each.owner == pause.owner), None)
+        longer = own is None or (own.until is not None and (pause.until is None or pause.until > own.until))
+        if longer and len(standing) < PAUSES_REMEMBERED:
+            pauses = paused(pauses, pause)
+    return pauses
+
+
 def since(pauses: Pauses, moment: datetime, now: datetime) -> Pauses:
     """The pauses that were in force at that moment or after it."""
     return tuple(each for each in pauses if (each.over_at(now) or now) >= moment)

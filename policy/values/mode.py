@@ -9,6 +9,9 @@ from policy.values.display_text import in_a_line
 
 MODE_KEY = "nodewarden.io/mode"
 """An annotation on a health check, and a label on a Node."""
+MODE_LABELS = (MODE_KEY, "node-restriction.kubernetes.io/nodewarden-mode")
+"""The labels on a Node. A kubelet may write and remove the first one on its own Node; the second one Kubernetes'
+NodeRestriction keeps from it."""
 
 
 class Mode(StrEnum):

@@ -104,8 +104,8 @@ async def offenders(
 ) -> Exit:
     """Show which machines were repaired, by their hardware: under which names of their Nodes, how often, for which reasons.
 
-    From `offenders.limit` repairs on a machine offends: its episode says so, and by `offenders.answer: ask` a person is asked
-    before it is switched on again.
+    From `offenders.limit` repairs on a machine offends: its episode says so, and by `offenders.answer: ask` or `keep` a person is
+    asked before it is switched on again.
     """
     from starter.output.history_table import offenders_table
     from starter.output.models import OffendersAnswer

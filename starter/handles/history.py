@@ -202,7 +202,8 @@ class History:
         query, found = search_attributes.repairs(cluster.replace(QUOTE, ""), since), list[Repair]()
         try:
             async for run in self._client.list_workflows(query, limit=MOST_REPAIRS + 1, rpc_timeout=ANSWER_WITHIN):
-                found.append(search_attributes.repair(run.typed_search_attributes, run.start_time))
+                is_open = run.status is WorkflowExecutionStatus.RUNNING
+                found.append(search_attributes.repair(run.typed_search_attributes, run.start_time, is_open=is_open))
         except RPCError as error:
             raise unanswered(error, what=f"repairs of {cluster}") from error
         return machines(found[:MOST_REPAIRS], rules), len(found) > MOST_REPAIRS

@@ -171,13 +171,10 @@ def offenders_table(found: OffendersAnswer) -> RenderableType:
     """One line for each machine, offenders marked; its names, the latest first, and its last reasons beside or below it."""
     if not found.machines:
         return Text(f"no machine of {found.cluster} was repaired since {written(found.since)}, as far as Temporal remembers")
-    cells = [
-        (
-            Text(each.hardware),
-            Text(f"{len(each.repairs)}{', offends' if each.offends else ''}", style="red" if each.offends else ""),
-        )
-        for each in found.machines
-    ]
+    cells = []
+    for each in found.machines:
+        marks = ", offends" * each.offends + ", waits for a person" * each.waits
+        cells.append((Text(each.hardware), Text(f"{len(each.repairs)}{marks}", style="red" if marks else "")))
     last = [written(each.repairs[0].started) for each in found.machines]
     whys = [Text(f"{', '.join(each.nodes)}: {'; '.join(each.reasons) or 'no reason given'}") for each in found.machines]
 

@@ -24,9 +24,12 @@ from activities.contracts.preservation import GiveUpRequest, GiveUpResult, Hold,
 from activities.contracts.remediation import BeforeActing, RememberRequest
 from activities.contracts.target import LookRequest, LookResult, LookVerdict, Target
 from activities.errors import ErrorType, error_type
+from activities.keyring import Keyring
+from activities.licences import Licences
 from policy.episode.gate import Operation
 from policy.episode.messages import Need, NeedKind, Pinned, SeenNode
 from policy.episode.modes import REPAIRS, ClusterModes
+from policy.episode.operator_commands import NodeActionSpec, SealedCommand, Verb
 from policy.objects.marks import TERMINATING_ANNOTATION, TERMINATING_LABEL, Mark, digest_of
 from policy.objects.nodes import EXCLUDE_LABEL, MARK_ANNOTATION, PRESERVE_ANNOTATION
 from policy.preservation.kept_machine import (
@@ -50,6 +53,7 @@ from tests.cluster.acts.world import Permits, refused
 from tests.cluster.builders import owner
 from tests.cluster.machines import CLUSTER_API, CLUSTER_NAME, OPENSHIFT, System, machine_of
 from tests.documents import document
+from tests.licensing import LICENCES
 from tests.policy.builders import a_cluster_config, confirmed
 
 GROUP = "machine.sapcloud.io"
@@ -421,6 +425,58 @@ async def test_s52_only_in_repair_is_a_machine_given_up_whose_time_is_over(world
         await world.give_up(victim="node-7", incident="i-1")
     assert "deletionTimestamp" not in (await world.machine())["metadata"]
     await world.give_up(victim="node-7", incident="i-1", released=True)
+
+
+def released_by(
+    verb: Verb = Verb.RELEASE, *, by: Licences = LICENCES, incident: str = "i-1", node: str = "node-7"
+) -> SealedCommand:
+    """A person's word, as a cluster worker has verified it."""
+    spoken = NodeActionSpec(action=verb, node=node, reason="enough")
+    unsealed = SealedCommand(spec=spoken, action="u-1", speaker="ada")
+    return ActivityEnvironment().run(lambda: by.seal_command("prod", incident, unsealed))
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        lambda: None,
+        lambda: released_by(by=Licences(Keyring([b"a key that somebody else has made up himself"]))),
+        lambda: released_by(Verb.RESUME),
+        lambda: released_by(incident="i-0"),
+        lambda: released_by(node="node-8"),
+    ],
+    ids=["no word", "signed by others", "another command", "of another incident", "about another node"],
+)
+async def test_s42_that_a_person_has_released_a_machine_is_not_believed_of_the_request(
+    forged: Callable[[], SealedCommand | None], world: Surroundings
+) -> None:
+    """S42, S52: an episode that any client of Temporal has started would have it deleted in every mode."""
+    served = ServedCluster("prod", world.connection, clock=lambda: world.now)
+    world.activities = ClusterPreservation(served, world.look, world.permits, licences=LICENCES)
+    await world.has(SILENT, machine("Failed"))
+    await world.hold(wish=Wish(keep=True))
+    world.permits.set = only(Mode.DRAIN)
+    wish = Wish(release="released by ada: enough")
+    found = await world.hold(wish=wish, incident="i-1", word=forged())
+    assert (found.released, found.terminate, "its mode is drain" in found.reason) == (False, False, True)
+    await leased(world)
+    with refused(ErrorType.NOT_LICENSED, "its mode is drain"):
+        await world.give_up(victim="node-7", incident="i-1", released=True, word=forged())
+    assert "deletionTimestamp" not in (await world.machine())["metadata"]
+
+
+async def test_a_machine_that_a_person_has_released_is_given_up_in_every_mode(world: Surroundings) -> None:
+    served = ServedCluster("prod", world.connection, clock=lambda: world.now)
+    world.activities = ClusterPreservation(served, world.look, world.permits, licences=LICENCES)
+    await world.has(SILENT, machine("Failed"))
+    await world.hold(wish=Wish(keep=True))
+    world.permits.set = only(Mode.OBSERVE)
+    found = await world.hold(wish=Wish(release="released by ada: enough"), incident="i-1", word=released_by())
+    assert (found.released, found.terminate) == (True, True)
+    await leased(world)
+    await world.give_up(victim="node-7", incident="i-1", released=True, word=released_by())
+    with pytest.raises(ApiError):
+        await world.machine()
 
 
 async def test_s52_whether_a_machine_is_given_up_waits_for_a_mode_that_can_t_be_read(world: Surroundings) -> None:

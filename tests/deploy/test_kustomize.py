@@ -82,13 +82,15 @@ async def test_a_template_without_settings_is_taken_and_is_a_step(
 ) -> None:
     (definition,) = documents(f"deploy/crds/{plural}.nodewarden.io.yaml")
     path = f"/apis/nodewarden.io/v1alpha1/namespaces/default/{plural}"
+    typed = {"apiVersion": "nodewarden.io/v1alpha1", "kind": kind}
     async with api_server(tmp_path) as address, ApiClient(address, user_agent="a-person") as person:
         await person.create(path_of(definition), definition)
+        await person.until_served(definition)
         for name, template in (("empty", {"spec": {}}), ("emptier", {})):
-            created = await person.create(path, {"metadata": {"name": name}, "spec": {"template": template}})
+            created = await person.create(path, typed | {"metadata": {"name": name}, "spec": {"template": template}})
             assert (created["kind"], created["spec"]) == (kind, {"template": template})
         with pytest.raises(ApiError, match="template"):
-            await person.create(path, {"metadata": {"name": "none"}, "spec": {}})
+            await person.create(path, typed | {"metadata": {"name": "none"}, "spec": {}})
     reference = {"apiVersion": "nodewarden.io/v1alpha1", "kind": kind, "namespace": "default", "name": "empty"}
     check = parse(check_object(remediationTemplate=reference))
     (step,) = ladder_of(check, Body(has_node=True))

@@ -451,6 +451,7 @@ class TestTheServer:
             with pytest.raises(ApiError) as refused:
                 await eve.patch(status, {"status": {"usedBy": ""}})
             assert refused.value.status == 403
+        assert (await answered(system, action))["phase"] == "Done"  # else it is obeyed in the middle of the next test
 
     async def test_a_command_is_from_the_user_that_kubernetes_attests(self, system: System) -> None:
         """From the command line to the record, with nothing but a kubeconfig; no token gets into a history (S12)."""

@@ -73,7 +73,9 @@ async def test_an_episode_counts_all_repairs_of_its_machine_and_itself_once(clie
     assert not found.asks
     found = await asked(client, repaired, "new-name", OffenderRules(limit=3, answer=OffenderAnswer.ASK))
     assert "was repaired 3 times" in found.offence
-    assert found.asks
+    assert (found.asks, found.keeps) == (True, False)
+    found = await asked(client, repaired, "new-name", OffenderRules(limit=3, answer=OffenderAnswer.KEEP))
+    assert (found.asks, found.keeps) == (True, True)
     assert await asked(client, repaired, "node-7", OffenderRules(limit=3, answer=OffenderAnswer.ASK)) == FoundRepairs()
     assert await asked(client, repaired, "node-2", OffenderRules(limit=2), OTHER) == FoundRepairs()
 

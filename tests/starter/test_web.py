@@ -36,6 +36,7 @@ from starter.handles.status import ClusterStatus, PreservedNodes
 from starter.web import views
 from starter.web.overview import overview_of
 from starter.web.views import Views
+from tests.patience import PATIENCE
 from tests.starter.builders import CHECK, check, episode, proof, report, result, row, scanner, status
 from tests.unlocked import unlocked
 from workflows.kit.messages import Backoff
@@ -565,7 +566,7 @@ async def test_what_is_not_there_is_said(page: aiohttp.ClientSession, path: str)
 
 
 async def changed(stream: aiohttp.StreamReader) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(5 * PATIENCE):
         while await stream.readline() != b"event: changed\n":
             pass
 

@@ -330,8 +330,10 @@ def main() -> int:
     try:
         folder = assets()
         if folder is None:
-            where = "a folder with etcd and kube-apiserver, as setup-envtest brings them"
-            raise FileNotFoundError(f"expected {VARIABLE}={where}, and kube-controller-manager and kube-scheduler if there are")
+            beside = f"with {' and '.join(CONTROLLERS)} in it, the main job runs beside these, too"
+            raise FileNotFoundError(
+                f"expected {VARIABLE}=/folder with etcd and kube-apiserver, as setup-envtest brings them; {beside}"
+            )
         found = versions(folder)
     except (OSError, ValueError) as error:
         print(error, file=sys.stderr)

@@ -42,8 +42,9 @@ FOCUSED = """() => {
 
 async def accessibility(page: Page) -> list[str]:
     """What axe-core finds, of whatever weight."""
-    # The file goes in through the debugger, as the page itself lets in no script but ours.
-    await page.evaluate(AXE)
+    # The file goes in through the debugger, as the page itself lets in no script but ours; half a megabyte, once for each page.
+    if not await page.evaluate("'axe' in window"):
+        await page.evaluate(AXE)
     found = await page.evaluate("() => axe.run(document, { resultTypes: ['violations'] })")
     return [
         f"{each['id']} ({each['impact']}): {', '.join(_place(node) for node in each['nodes'][:2])}"

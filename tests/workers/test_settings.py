@@ -190,7 +190,7 @@ def test_variables_that_kubernetes_injects_for_a_service_of_our_name_change_noth
         ("repeat_alarm: {window: 1000h}", "repeat_alarm.window", "expected"),
         ("offenders: {limit: 1}", "offenders.limit", "greater than or equal to 2"),
         ("offenders: {window: 3000h}", "offenders.window", "expected"),
-        ("offenders: {answer: keep}", "offenders.answer", "'notify' or 'ask'"),
+        ("offenders: {answer: drop}", "offenders.answer", "'notify', 'ask' or 'keep'"),
         (
             "preservation: {pools: {a: {selector: {}, autoPreserveFailedMax: many}}}",
             "preservation.pools",

@@ -46,6 +46,7 @@ from policy.fence.device_check import DeviceToCheck, NodeToCheck
 from policy.fence.plan import PowerDevice
 from policy.objects.nodes import NodeView
 from policy.scan.repeat_alarm import Repetition
+from tests.patience import PATIENCE
 from workers.composition import compose, load_drivers, needs_clusters
 from workers.configuration.clusters import ClusterSettings
 from workers.configuration.process_settings import NotificationSettings, TemporalSettings, WorkerSettings
@@ -185,7 +186,7 @@ async def test_a_listener_for_kdump_messages_is_there_for_as_long_as_the_worker_
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as node:
             node.sendto(struct.pack("<II", 0x1B302A40, 1), ("127.0.0.1", int(where.rpartition(":")[2])))
         request = KdumpRequest(addresses=("127.0.0.1",))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(5 * PATIENCE):
             while not (await ActivityEnvironment().run(read, request)).messages:
                 await asyncio.sleep(0.005)
 

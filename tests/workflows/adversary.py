@@ -1,8 +1,7 @@
 """An adversary for the property tests: it plays everything that an episode speaks to, and plays it as badly as the world can.
 
-A script of faults is used up by one entry per attempt at an activity. What an activity does to the machine and its Node it does
-as the real ones do (`activities/cluster/`, `activities/power/`), with the same predicates; whether it should have been asked at
-all is for the referee, who knows the truth.
+A script of faults is used up by one entry per attempt at an activity. What an activity does to the machine and its Node is that
+of every played world (`played_acts.py`); whether it should have been asked at all is for the referee, which knows the truth.
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ class FleetPlay:
             case "set_mode":
                 rack, nodes = request.selector.removeprefix("rack="), request.nodes
                 kept = [each for each in referee.rules if (set(each[1]), each[2]) != (set(nodes), rack)]
-                before, stops = referee.rules, request.mode != "repair"
+                before, stops, referee.ruled_at = referee.rules, request.mode != "repair", now
                 if request.mode == "unset":
                     referee.rules = kept if nodes or rack else []
                     if referee.rules == before:
@@ -399,6 +399,7 @@ class FleetPlay:
             back = self.draw.choice((1, 2, 5, 20, found.tasks))
             self.fleet.clockwork.reset(found, max(found.tasks - back, 0), reapplies=self.draw.random() < 0.6)
             self._unsure, self._words, self.fleet.begun = True, [], self.fleet.now
+            self.referee.was_reset = True
 
     def rolls(self) -> None:
         """Its history is long."""
@@ -575,11 +576,34 @@ TEMPORAL = _moves("is_terminated is_cancelled is_reset is_reset rolls is_forgott
 MOVES = (OBJECTS, PEOPLE, SERVERS, TEMPORAL)
 
 
+KNOWN = (
+    "pauses@2 rolls@31 is_terminated@0 sickens@31",
+    "sets_mode@2 rolls@31 is_terminated@0 sickens@31",
+    "sickens_some@5 answers_are_late@0 sets_mode@0 aborts@2",
+    "sickens_some@12 sets_mode@0 aborts@0 resumes@2",
+    "sickens@12 pauses@5 unpauses@0 pauses@5",
+    "sickens_some@12 is_terminated@0 sickens@12 sickens_some@12",
+    "sickens_some@12 is_reset@0 sickens@12 sickens_some@12",
+    "sickens_some@12 rolls@2 is_reset@0 sickens_some@31",
+    "sickens_some@5 answers_are_late@0 comes_back@0 comes_back@0 comes_back@12",
+    "pauses@0 sickens_some@31 is_terminated@12 comes_back@31 unpauses@31",
+    "pauses@0 sickens_some@31 is_made_anew@0 is_made_anew@0 is_made_anew@31",
+    "pauses@0 pauses@0 pauses@2 unpauses@0 unpauses@31",
+    "sickens_some@12 activity_fails@0 sickens_some@12 is_forgotten@0 sickens@12",
+)
+"""What has broken a scanner before, or nearly: moves with the seconds that follow each. Half of all plays are about one."""
+
+
 def drawn_moves(draw: Random) -> list[Move]:
-    """Of two or three kinds each time, so that a play is about something."""
+    """Of a few kinds each time, or what is known with a few others between, so that a play is about something."""
     kinds, number = draw.choices(MOVES, weights=(4, 3, 2, 2), k=3), draw.randint(8, 30)
-    names = [draw.choice(OBJECTS[:4] if draw.random() < 0.25 else draw.choice(kinds)) for _ in range(number)]
-    return [Move(name, draw.getrandbits(30), draw.choice(WAITS)) for name in ("sickens", *names)]
+    chosen = [
+        (draw.choice(OBJECTS[:4] if draw.random() < 0.25 else draw.choice(kinds)), draw.choice(WAITS)) for _ in range(number)
+    ]
+    if draw.random() < 0.5:
+        known = [(name, float(wait)) for name, _, wait in (each.partition("@") for each in draw.choice(KNOWN).split())]
+        chosen = [*known, *chosen[:2], *known]
+    return [Move(name, draw.getrandbits(30), wait) for name, wait in (("sickens", draw.choice(WAITS)), *chosen)]
 
 
 def least(seed: int, moves: list[Move]) -> list[Move]:

@@ -14,6 +14,8 @@ from typing import Any
 
 from policy.episode.messages import FencingInput, NeedKind, RemediationInput
 from policy.history.spells import Ending, Spell
+from policy.scan import pauses
+from policy.scan.explanation import conclude, explain
 from tests.workflows.attempts import START, Attempt
 from tests.workflows.fleet import TIMEOUT, Body, Episode, Fleet, Written
 
@@ -64,10 +66,16 @@ class FleetReferee:
         self.fleet, self.default = fleet, default
         self.rules: list[tuple[str, tuple[str, ...], str]] = []
         """What people have set: mode, nodes, rack; the oldest first."""
+        self.ruled_at = START
+        """When people have set a mode last."""
         self.pauses: dict[str, tuple[datetime, datetime | None]] = {}
         """By owner, since when and until when."""
         self.since: dict[Fact, datetime] = {}
         self.past: dict[str, list[tuple[datetime, State]]] = {}
+        self.spells: dict[str, datetime] = {}
+        """Of the last open spell that was shown of a node, when it began."""
+        self.was_reset = False
+        """A scanner that is reset and ended at once has not taken over what the run before had seen."""
         self.broken: list[str] = []
         self.opened: dict[str, tuple[str, datetime]] = {}
         """By incident, the node and when."""
@@ -86,11 +94,14 @@ class FleetReferee:
 
     def mode(self, body: Body, check: Written | None) -> str:
         """How far programs may go: the most cautious of three (S52)."""
-        rule = next((each for each in reversed(self.rules) if covers(each, body)), None)
-        found = [rule[0] if rule is not None else self.default]
+        found = [self.ruled(body)]
         found += [check.annotations[MODE]] if check is not None and MODE in check.annotations else []
         found += [body.labels[MODE]] if MODE in body.labels else []
         return ORDER[min(ORDER.index(each) if each in ORDER else 0 for each in found)]
+
+    def ruled(self, body: Body) -> str:
+        """The mode that people have set for it."""
+        return next((each[0] for each in reversed(self.rules) if covers(each, body)), self.default)
 
     def is_due(self, body: Body) -> bool:
         """Whether some check asks for it now. None asks for a node that is excluded."""
@@ -118,7 +129,7 @@ class FleetReferee:
                 "off": body.labels.get(OFF, "on") != "on",
             }
             yield from ((key, name) for key, value in values.items() if value)
-            yield ("uid", name, body.uid)
+            yield from [("ruled out", name)] if self.ruled(body) == "observe" else []
             for check in checks:
                 mode = self.mode(body, check)
                 yield from [("uncovered", name, check.name)] if not check.covers(body) else []
@@ -170,6 +181,8 @@ class FleetReferee:
             if self.held_for(fact, decided):
                 since = self.fleet.now - self.since[fact]
                 self.fault(RULES.get(fact[0], "S20"), f"an episode of {node} begins under {check}, and {fact} for {since}")
+        if self.since.get(("ruled out", node)) == self.ruled_at < decided:  # by that command, and not by another label
+            self.fault("S52", f"an episode of {node} begins {decided - self.ruled_at} after a person has set observe")
         seen = {state.uid for state in self.states(node, decided - SEEN, decided)}
         if asked.node_uid not in seen:
             self.fault("S9", f"an episode of {node} begins for {asked.node_uid}, which has been {sorted(seen)}")
@@ -229,8 +242,22 @@ class FleetReferee:
                 self._held_by(spell.held[-1].code, spell.node, spell.check.rpartition("/")[2], known, "its open spell")
             if spell.ended is None and self.held_for(("well", spell.node), known, timedelta(seconds=10)):
                 self.fault("spells", f"{spell.node} has an open spell, and is well")
-            if spell.ended is not None:
+            if spell.ended is None:
+                self._judge_open(spell, known)
+            else:
                 self.judge_spell(spell)
+
+    def _judge_open(self, spell: Spell, known: datetime) -> None:
+        """An open spell is of the node as it is, ends when an episode begins, and is not begun anew."""
+        node, episode, before = spell.node, self.fleet.open.get(spell.node), self.spells.get(spell.node, spell.due)
+        if spell.uid and all(each.uid != spell.uid for each in self.states(node, known - SHOWN, self.fleet.now)):
+            self.fault("spells", f"{node} has an open spell of another Node, {spell.uid}")
+        if episode is not None and episode.asked is not None and known - episode.began > SHOWN:
+            self.fault("spells", f"{node} has an open spell, and an episode since {episode.began}")
+        over = {(each.node, each.due) for each in self.fleet.recorded()}
+        if not self.was_reset and before < spell.due and self.due.get(node, spell.due) < before and (node, before) not in over:
+            self.fault("spells", f"the spell of {node} from {before} is lost: another one began at {spell.due}")
+        self.spells[node] = spell.due
 
     def _held_by(self, code: str, node: str, check: str, known: datetime, where: str) -> None:
         keys = REFUSED_FOR.get(code, ())
@@ -278,6 +305,16 @@ class FleetReferee:
         open_spells = {each.node: each for each in spells.spells if each.ended is None}
         if left := [each for each in spells.spells if each.ended is not None and fleet.now - each.ended > timedelta(minutes=3)]:
             self.fault("spells", f"{left} have ended and are not recorded")
+        snapshot, halted = fleet.ledger.known(fleet.now), pauses.described(status.pauses)
+        for node in sorted(fleet.nodes.keys() - fleet.open.keys()):
+            kept = [each.reason for each in (*status.held_off, *status.refused) if each.node == node]
+            sentence = conclude(explain(snapshot, node), halted=halted, kept_from=kept)
+            if "is due under" in sentence and fleet.now - self.due.get(node, fleet.now) >= calm:
+                self.fault("S44", f"explain says of {node}: {sentence}, and nothing begins")
+            if "is due under" in sentence and node not in self.due:
+                self.fault("S44", f"explain says of {node}, which is not due: {sentence}")
+            if sentence == "healthy" and ("well", node) not in self.since:
+                self.fault("S44", f"explain calls {node} healthy, and it is not")
         for node, since in self.due.items():
             if fleet.now - since < calm:
                 continue

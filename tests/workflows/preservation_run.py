@@ -97,6 +97,8 @@ class KeptMachine:
     """So much earlier is it by the clock of its API than by the workflow's."""
     looks: int = 0
     """How often it was looked at."""
+    words: list[contract.SealedCommand | None] = field(default_factory=list)
+    """By which a person has released it, as each activity is given that."""
 
     @property
     def annotated_by_nobody(self) -> bool:
@@ -169,6 +171,7 @@ class ScriptedMachine(ScriptedTarget):
         if not world.present:
             return contract.Hold(at=at, gone="the Machine is gone")
         held, wish = _as_called(world.held, request.unhealthy), request.wish
+        world.words += [request.word] if wish.release else []
         wanted = {PRESERVE_ANNOTATION: "now"} if wish.keep else {}
         wanted |= {ISOLATE_ANNOTATION: "true"} if wish.isolate else {}
         if wanted:
@@ -194,6 +197,7 @@ class ScriptedMachine(ScriptedTarget):
             world.annotate(world.late)
         return contract.Hold(
             at=at,
+            released=bool(wish.release),
             phase=decision.phase,
             preserved=decision.preserved,
             value=decision.intent.value,
@@ -218,6 +222,7 @@ class ScriptedMachine(ScriptedTarget):
     async def give_up(self, request: contract.GiveUpRequest) -> contract.GiveUpResult:
         world = self._kept
         world.named.add(request.holder)
+        world.words += [request.word] if request.released else []
         assert (request.machine, request.machine_uid) == (MACHINE, "uid-machine")
         if request.withdraw:
             return contract.GiveUpResult(kept="" if world.gave_up_at else "it is not asked for any more")

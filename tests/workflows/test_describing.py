@@ -48,6 +48,7 @@ from policy.episode.messages import (
     scanner_id,
 )
 from policy.episode.modes import MODES_MEMO, ClusterModes
+from policy.history.open_spells import MOST_BYTES
 from policy.history.spells import MOST_DAYS, NodeDays, ObservationRecord, ScannerSpells, Spell
 from policy.preservation.preservation_index import PreservationNeed
 from policy.values.mode import Mode
@@ -348,6 +349,34 @@ async def test_s49_what_no_scanner_counts_is_not_taken_over_from_the_last_one(en
     assert {(each.day, each.seconds) for each in taken.days} == {("2026-11-28", 1.0)}
     assert len(taken.days) == MOST_DAYS
     assert [each.workflow_id for each in taken.records] == [f"observation/{cluster}/-days/2026-11-28"]
+
+
+@workflow.defn(name="HealthScanner")
+class TalkativeScanner:
+    """Fewer spells than a scanner keeps, and longer ones."""
+
+    @workflow.run
+    async def run(self) -> None:
+        await asyncio.Future[None]()
+
+    @workflow.query
+    def spells(self) -> ScannerSpells:
+        long = Spell(node="n", check="c", cause="x" * 100_000, since=SINCE, due=SINCE)
+        day = NodeDays(day="2026-11-28", check="y" * 100_000, mode=Mode.REPAIR, seconds=1.0)
+        return ScannerSpells(spells=tuple(replace(long, node=f"n-{number}") for number in range(15)), days=(day,) * 4)
+
+
+async def test_s49_no_more_is_taken_over_than_a_scanner_s_state_may_take(env: WorkflowEnvironment) -> None:
+    """S49: what is over 2 MB ends the workflow that would carry it."""
+    cluster, queue = f"c{uuid4().hex[:8]}", f"describing-{uuid4()}"
+    async with foreign_worker(env.client, queue, TalkativeScanner):
+        handle = await env.client.start_workflow("HealthScanner", id=scanner_id(cluster), task_queue=queue)
+        run = FormerRun(workflow_id=handle.id, run_id=handle.first_execution_run_id or "")
+        taken: ScannerSpells = await ActivityEnvironment().run(service(env.client).former_spells, run)
+        await handle.terminate()
+    assert (len(taken.spells), len(taken.days)) == (15, 1)
+    (payload,) = env.client.data_converter.payload_converter.to_payloads([taken])
+    assert len(payload.data) <= MOST_BYTES + 1000
 
 
 async def test_all_open_episodes_of_a_cluster_are_found_but_for_preservations(env: WorkflowEnvironment) -> None:

@@ -27,7 +27,6 @@ GO, VETO, GONE, NOT_LICENSED = LookVerdict.GO, LookVerdict.VETOED, LookVerdict.N
 SILENT = failure(ErrorType.UNREACHABLE, "no answer from the BMC")
 BUSY = failure(ErrorType.UNREACHABLE, "BMC busy")
 WRONG_PASSWORD = failure(ErrorType.UNAUTHORIZED, "the BMC refused the login")
-UNCLEAR = failure(ErrorType.AMBIGUOUS, "the answer was lost")
 LATE = failure(ErrorType.EXPIRED, "not begun, it was to begin earlier")
 FORBIDDEN = failure(ErrorType.FORBIDDEN, "403 Forbidden: nodes is forbidden")
 DECLINED = failure(ErrorType.WRONG_CLOCK, "the clock of this worker is 10m ahead: it leaves this to another one")

@@ -23,7 +23,6 @@ from tests.workflows.world import World, plan
 
 FOR_YEARS = timedelta(days=3650)
 TRUSTED = KdumpRule(trusted=True)
-UNCLEAR = failure(ErrorType.AMBIGUOUS, "the answer was lost")
 QUEUED = PermitAnswer(decision=PermitDecision.QUEUED, reason="one node at a time")
 ATTACHED, UNKNOWN = VolumeState.ATTACHED, VolumeState.UNKNOWN
 

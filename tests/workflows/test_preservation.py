@@ -18,11 +18,13 @@ from activities.contracts.evidence import Collected, DeviceEvidenceRequest, Evid
 from activities.contracts.target import DrainResult
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome, Phase
+from policy.episode.operator_commands import ActionName, Verb
 from policy.fence.plan import PowerDevice
 from policy.preservation.kept_machine import CONDITION, ENDED_ANNOTATION, ISOLATION_ANNOTATION, SCALE_DOWN_DISABLED
 from policy.values.mode import Mode
+from tests.workflows import contract, preservation_run
 from tests.workflows.plans import switched
-from tests.workflows.preservation_run import Run, kept, machine, preserving
+from tests.workflows.preservation_run import WORD, Run, kept, machine, preserving
 from tests.workflows.surroundings import asked_until, worker
 from tests.workflows.world import World
 from workflows.definitions.episodes import Preservation
@@ -256,6 +258,22 @@ async def test_s52_a_drain_that_a_mode_interrupts_has_its_whole_time_again(env: 
         await run.is_in(Phase.FAILED_PRESERVED)
         await run.says(Preservation.release)
         await run.timeout()
+
+
+async def test_s42_the_word_by_which_a_person_releases_it_goes_to_all_that_gives_it_up(
+    env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S42, S52: else no worker could know in a lower mode that a person has."""
+    monkeypatch.setattr(preservation_run, "IN_THE_CLUSTER", (*preservation_run.IN_THE_CLUSTER, contract.AttestationActivities))
+    world = machine(fails=True)
+    world.devices.speaker = "ada@example.com"
+    async with kept(env, world) as run:
+        await run.is_in(Phase.FAILED_PRESERVED)
+        await run.says(Preservation.release, replace(WORD, action=ActionName(name="word-x7", uid="u-1")))
+        await run.timeout(Outcome.REPLACED)
+    assert len(world.words) > 2
+    assert {(each.spec.action, each.speaker) for each in world.words if each is not None} == {(Verb.RELEASE, "ada@example.com")}
+    assert None not in world.words
 
 
 async def test_s52_at_the_end_of_its_time_no_machine_is_given_up_below_repair(env: WorkflowEnvironment) -> None:

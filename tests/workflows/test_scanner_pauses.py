@@ -11,19 +11,23 @@ from unittest.mock import AsyncMock
 
 import pytest
 from temporalio import workflow
-from temporalio.client import WorkflowUpdateFailedError
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.enums.v1 import EventType, ResetReapplyExcludeType
+from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
+from temporalio.client import Client, WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
 
+from activities.episodes import EpisodeService
 from policy.episode.decisions import Decision, DecisionKind
 from policy.episode.messages import FencingInput
-from policy.episode.modes import MODES_MEMO, ClusterModes
+from policy.episode.modes import MODES_MEMO, ClusterModes, ModeRule, mode_of
 from policy.episode.permits import PermitDecision, PermitQuestion, PermitQuestions
 from policy.preservation.preservation_index import PreservationNeed
 from policy.scan.pauses import PAUSES_MEMO, PauseEnd, Pauses
 from policy.scan.scan_report import ScanReport
 from policy.values.mode import Mode
 from tests.workflows import contract
-from tests.workflows.scanner_run import Scan, ScriptedCluster, report, scanning
+from tests.workflows.scanner_run import NOW, Scan, ScriptedCluster, report, scanning
 from tests.workflows.surroundings import eventually, let_pass
 from workflows.definitions.scanner import HealthScanner, _Poll
 from workflows.kit import continuation
@@ -331,7 +335,7 @@ async def test_what_can_t_be_read_is_refused_to_the_person(of: dict[str, str], w
 
 async def test_s20_a_command_that_stops_acts_names_the_nodes_where_one_may_be_under_way(env: WorkflowEnvironment) -> None:
     """S20: what a look licensed a moment before the command is done; the person reads where that may be."""
-    async with scanning(env, ScriptedCluster(), modes=OBSERVES) as scan:
+    async with scanning(env, ScriptedCluster(), modes=OBSERVES, concurrency=5) as scan:
         await scan.until(lambda status: status.report is not None)
         under_way = "; an act that was licensed before may still be done within 15s: node-1"
         assert under_way not in await says(scan, "drain", nodes=("node-1",))
@@ -340,6 +344,10 @@ async def test_s20_a_command_that_stops_acts_names_the_nodes_where_one_may_be_un
         assert under_way not in await says(scan, "repair", nodes=("node-1",))
         paused = await scan.client_handle().execute_update(HealthScanner.pause, PauseRequest(who="ada", reason="stop"))
         assert paused.endswith(under_way)
+        await scan.client_handle().execute_update(HealthScanner.unpause, UnpauseRequest(who="ada", reason="go on"))
+        for number in range(2, 6):  # the last one asked for may be the very one that is switched off
+            assert (await scan.ask(f"node-{number}", f"i-{number}")).decision is PermitDecision.GRANTED
+        assert (await says(scan, "observe", nodes=("node-5",))).endswith(f"{under_way}, node-2, node-3, node-4, node-5")
 
 
 async def test_no_report_of_former_modes_is_acted_on(env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -408,6 +416,62 @@ async def test_s52_no_mode_is_answered_before_it_is_known_with_which_one_the_clu
         modes = await asked(scan)
         assert modes is not None
         assert modes.default is Mode.OBSERVE
+
+
+class RealList(ScriptedCluster):
+    """What Temporal itself says of scanners and episodes."""
+
+    client: Client
+
+    async def find_open(self, request: contract.FindRequest) -> contract.FoundOpen:
+        self.listed += 1
+        await self.may_list.wait()
+        self.found = [await EpisodeService(self.client, task_queue="", holder=AsyncMock()).find_open(request)]
+        return self.found[0]
+
+
+async def test_s52_what_a_reset_takes_back_goes_on_as_far_as_it_lowers_or_stops(server: WorkflowEnvironment) -> None:
+    """S44, S52: a real reset, to before a person had set anything. What was armed meanwhile stays as it was before."""
+    world = RealList(report())
+    world.client, world.by_mode = server.client, True
+    modes = ClusterModes(setting=Mode.REPAIR).ruled(ModeRule(mode=Mode.DRAIN, by="ada", reason=WHY, at=NOW, nodes=("node-3",)))
+    async with scanning(server, world, concurrency=5, modes=modes) as scan:
+        await scan.until(lambda status: status.scans > 0)
+        await asyncio.sleep(1.1)  # by Temporal's clock
+        await says(scan, "observe", nodes=("node-1",))
+        await says(scan, "repair", nodes=("node-3",))
+        await paused(scan)
+        before = world.listed
+        world.may_list.clear()
+        described = await scan.client_handle().describe()
+        done = [1]
+        async for each in scan.client_handle().fetch_history_events():
+            if each.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED:
+                break
+            done += [each.event_id] if each.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED else []
+        request = ResetWorkflowExecutionRequest(
+            namespace=server.client.namespace,
+            workflow_execution=WorkflowExecution(workflow_id=scan.handle.id, run_id=described.run_id),
+            reason="test",
+            request_id="test",
+            workflow_task_finish_event_id=done[-2],
+            reset_reapply_exclude_types=[ResetReapplyExcludeType.RESET_REAPPLY_EXCLUDE_TYPE_UPDATE],
+        )
+        await server.client.workflow_service.reset_workflow_execution(request)
+        world.show(report())
+        await eventually(server, lambda: world.listed > before)
+        assert await asked(scan) is None, "what was lowered is not known yet"
+        world.may_list.set()
+        status = await scan.until(lambda status: bool(status.modes.before))
+        found = {name: mode_of(status.modes, name, {}).mode for name in ("node-1", "node-2", "node-3")}
+        assert found == {"node-1": Mode.OBSERVE, "node-2": Mode.REPAIR, "node-3": Mode.DRAIN}
+        assert [each.reason for each in status.pauses] == [WHY]
+        memo = await (await scan.client_handle().describe()).memo_value(MODES_MEMO, type_hint=ClusterModes)
+        assert (memo, await asked(scan)) == (status.modes, status.modes)
+        await says(scan, "repair", nodes=("node-1",))
+        await scan.client_handle().execute_update(HealthScanner.unpause, UnpauseRequest(who="ada", reason="replaced"))
+        world.show(report("node-1"))
+        await scan.has_opened(1)
 
 
 @pytest.mark.parametrize(

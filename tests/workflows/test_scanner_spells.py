@@ -77,6 +77,24 @@ async def test_a_node_that_is_repaired_after_waiting_has_its_incident_on_record(
         assert (spell.node, spell.ending, spell.incident) == ("b", Ending.OURS, world.opened[1].incident)
 
 
+async def test_a_node_that_is_left_alone_has_a_spell_under_an_open_circuit_breaker(
+    env: WorkflowEnvironment,
+) -> None:
+    """S44: it is no candidate then, and the scanner asks how it stands."""
+    world = ScriptedCluster(report("a"))
+    async with scanning(env, world) as scan:
+        await scan.has_opened(1)
+        world.show(report())
+        await scan.release(world.opened[0], outcome="aborted", problem="by ada")
+        await eventually(env, lambda: world.requests[-1].spells == ("a",))
+        held = WatchedNode(
+            node="a", standing=NodeStanding.DUE, check=CHECK.key, code="CircuitBreakerOpen", message="0 are healthy"
+        )
+        world.show(report(watched=(held,)))
+        status = await scan.until(lambda status: bool(status.spells))
+        assert [(each.node, each.held[0].code) for each in status.spells] == [("a", "CircuitBreakerOpen")]
+
+
 async def test_a_storm_is_recorded_once_all_of_it_is_over(env: WorkflowEnvironment) -> None:
     nodes = [f"n{number:02}" for number in range(12)]
     world = ScriptedCluster(report(*nodes))
@@ -226,7 +244,7 @@ async def test_node_days_that_a_stop_can_t_record_are_recorded_by_the_next_scann
 
 def test_fifteen_hundred_spells_are_less_than_temporal_takes() -> None:
     """2 MB is the most for one payload; the state is carried over in one."""
-    from policy.history.open_spells import LONGEST_TEXT, MANY, MOST_OPEN, MOST_SPANS, MOST_SPANS_OF_MANY
+    from policy.history.open_spells import LONGEST_TEXT, MANY, MOST_BYTES, MOST_OPEN, MOST_SPANS, MOST_SPANS_OF_MANY
     from policy.history.spells import HeldSpan
 
     span = HeldSpan(code="CircuitBreakerOpen", message="m" * LONGEST_TEXT, since=NOW, until=NOW)
@@ -244,7 +262,7 @@ def test_fifteen_hundred_spells_are_less_than_temporal_takes() -> None:
     for number, spans in ((MOST_OPEN, MOST_SPANS_OF_MANY), (MANY, MOST_SPANS)):
         spells = tuple(replace(largest, held=(span,) * spans) for _ in range(number))
         (payload,) = DATA_CONVERTER.payload_converter.to_payloads([spells])
-        assert len(payload.data) < 1_700_000, "the rest is for the report and the permits"
+        assert len(payload.data) < MOST_BYTES, "the rest is for the report and the permits"
 
 
 # What the scanner decides goes to the decision stream with its scans: each change once, and again until a scan was answered.

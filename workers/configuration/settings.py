@@ -124,7 +124,8 @@ class OffenderSettings(Section):
     )
     answer: OffenderAnswer = Field(
         default=OffenderAnswer.NOTIFY,
-        description="notify: its episode says so; ask: and a person is asked before the machine is switched on again",
+        description="notify: its episode says so; ask: and a person is asked before the machine is switched on again; keep: and "
+        "it is only fenced, and stays off and cordoned, not replaced, until a person answers",
     )
 
     def rules(self) -> OffenderRules:

@@ -20,7 +20,15 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, FailureError
 
 from activities.contracts import metrics, search_attributes
-from activities.contracts.episodes import EpisodeActivities, NameRequest, NotifyRequest, Opened, OpenOutcome, OpenRequest
+from activities.contracts.episodes import (
+    EpisodeActivities,
+    FoundOpen,
+    NameRequest,
+    NotifyRequest,
+    Opened,
+    OpenOutcome,
+    OpenRequest,
+)
 from activities.contracts.preservation import PreservationStarts, PreserveRequest
 from activities.contracts.scan import OpenEpisode, RepetitionActivities, RepetitionRequest, ScanActivities, ScanRequest
 from activities.errors import error_message
@@ -81,7 +89,7 @@ PRESERVE_AGAIN = timedelta(minutes=1)
 MOST_DECISIONS = 1000
 """Records that wait for a scan; of more the oldest go."""
 MOST_NAMED = 20
-"""Nodes of a command in its record."""
+"""Nodes of a command in its record, and in its answer those where an act may be under way."""
 HASTY, HASTY_IN_A_ROW, BREATH = timedelta(milliseconds=200), 20, timedelta(seconds=1)
 AS_FOUND = ""
 """The stamp of an episode that was notified of nothing yet: that its node is sick it knows."""
@@ -173,11 +181,8 @@ class HealthScanner:
             report = await self._next_report()
             if report is not None:
                 await self._holders.rebuild(report)
-                if former := self._holders.former:
-                    self._holders.former = ""
-                    await self._spells.take_over(former)
-                if (repaired := self._holders.repaired) is not None and not self._state.modes.is_known:
-                    self._set_modes(self._state.modes.begun(repaired=repaired))
+                if (found := self._holders.found) is not None:
+                    await self._take_over(found)
                 # First: a machine that is to be preserved has its episode, and that its node, before any node is disrupted.
                 if self._is_young_enough() and self._stop is None:
                     await self._begin_preservations(report)
@@ -190,6 +195,22 @@ class HealthScanner:
         self._notifying.end()
         await self._spells.end(stopped=self._stop is not None)
         await self._background.ended()
+
+    async def _take_over(self, found: FoundOpen) -> None:
+        """From the last scanner what it saw and did not record; from a life of this history that a reset took back what it had
+        set, as far as that lowers or stops: what raises a person sets anew (S44, S52)."""
+        self._holders.found, now = None, workflow.now()
+        # Two runs of one id are never open at once: one that ended after this history had begun was a life of this one.
+        began = workflow.info().workflow_start_time + timedelta(seconds=1)
+        if found.ended is not None and found.ended > began:
+            if (standing := pauses.with_lost(self._state.pauses, found.pauses, now)) != self._state.pauses:
+                self._set_pauses(standing)
+            self._set_modes(self._state.modes.after_reset(found.modes or REPAIRS, now))
+        self._holders.was_reset = False
+        if found.former:
+            await self._spells.take_over(found.former)
+        if found.repaired is not None and not self._state.modes.is_known:
+            self._set_modes(self._state.modes.begun(repaired=found.repaired))
 
     async def _learn_our_name(self) -> None:
         """A scanner that was started with nothing but a cluster asks for the name of its deployment. A name that another
@@ -795,8 +816,8 @@ class HealthScanner:
     def _still_licensed(self) -> str:
         """What a person has to know of acts under way: a look before this command may have licensed one (S20)."""
         nodes = [node for node, permit in self._state.permits.items() if permit.state is not PermitState.PARKED]
-        within = format_duration(options.ACT_WINDOW)
-        return f"; an act that was licensed before may still be done within {within}: {some_of(nodes)}" if nodes else ""
+        within, names = format_duration(options.ACT_WINDOW), some_of(nodes, MOST_NAMED)
+        return f"; an act that was licensed before may still be done within {within}: {names}" if nodes else ""
 
     @pause.validator
     def _check_pause(self, request: PauseRequest) -> None:
@@ -877,11 +898,13 @@ class HealthScanner:
     def _modes_in_force(self) -> ClusterModes | None:
         """None while it was not found out yet with which mode this cluster begins, which licenses no program (S52). Where an
         older version has built the table, none was looked for, and the cluster is repaired as before."""
-        return self._state.modes if self._state.modes.is_known or self._state.known else None
+        found = self._state.modes.is_known or self._state.known
+        return self._state.modes if found and not self._holders.was_reset else None
 
     def _set_modes(self, changed: ClusterModes) -> None:
         """It takes effect at once: no report that was made under the former modes is acted on (S52)."""
-        if changed.default is not self._state.modes.default or changed.rules != self._state.modes.rules:
+        before = self._state.modes
+        if changed.default is not before.default or (changed.rules, changed.before) != (before.rules, before.before):
             self._received_at = None
             self._cut_poll_short()
         self._state.modes, self._changed = changed, True

@@ -164,9 +164,23 @@ class Episode:
         """What a pin says of its machine's repairs. The first one counts: a person may have answered by a later one."""
         self.state.repairs = self.state.repairs or found
 
+    @property
+    def repairs(self) -> FoundRepairs:
+        """What is known of its machine's repairs."""
+        return self.state.repairs or NO_REPAIRS
+
+    def keeps(self, need: Need) -> bool:
+        """Whether a program repairs an offender that is kept until a person answers (S53)."""
+        return self.repairs.keeps and need.kind.automatic
+
+    def let_offender_go(self, problem: str) -> None:
+        """A person has it go on with what it was asked about: about an offender it is not asked again."""
+        if self.repairs.is_asked_in(problem):
+            self.state.repairs = replace(self.repairs, asks=False, keeps=False)
+
     def _begin_repair(self, system_uuid: str) -> None:
         """From here on something is done to the machine, which counts as a repair of it; people are told of an offender."""
-        self.state.hardware, found = hardware_of(system_uuid), self.state.repairs or NO_REPAIRS
+        self.state.hardware, found = hardware_of(system_uuid), self.repairs
         if found.problem:
             self.note("repairs", "not known", found.problem)
         if found.offence:

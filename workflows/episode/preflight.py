@@ -39,6 +39,7 @@ from workflows.kit.interrupts import (
     Interrupt,
     NeedGone,
     NonRetryable,
+    OffenderFound,
     TargetChanged,
     TooSlow,
     Unlicensed,
@@ -259,6 +260,8 @@ class Preflight:
         episode, fencing = self._episode, self._fencing
         if not self._may_rest():
             raise NonRetryable(f"what was begun may not be finished: {reason}")
+        if episode.keeps(self.need):
+            raise OffenderFound(f"{episode.repairs.question}; {reason}")  # when it is well it would be given back
         with episode.undertaking(MODE) as resting:
             episode.enter(doing=f"{MAY_NOT_ACT}: {reason}")
             if episode.state.permit:

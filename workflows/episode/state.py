@@ -335,6 +335,8 @@ class PreservationProgress:
     """A preservation. What holds stands on the objects; here is what was asked for and is not there yet, and what was done."""
 
     wish: Wish = NO_WISH
+    released: SealedCommand | None = None
+    """The latest command by which a person has released it, where Kubernetes attests it."""
     interruption: str = ""
     """What was commanded, or has changed, since the last look; "" for nothing."""
     unhealthy: str = ""

@@ -24,7 +24,7 @@ from policy.episode.fencing import may_restore_path, power_due, same_machine
 from policy.episode.fencing_requests import Stage
 from policy.episode.messages import EpisodeResult, FencingInput, NeedKind, Outcome, Phase
 from policy.fence.config import FenceStep
-from policy.fence.plan import UNCORDON, FencingPlan
+from policy.fence.plan import UNCORDON, FencingPlan, keeping_plan
 from workflows.episode.end import close, not_begun, refusal
 from workflows.episode.episode import Episode
 from workflows.episode.preflight import FIRST_PAUSE, LONGEST_PAUSE
@@ -227,6 +227,7 @@ class FencingStory:
             raise NonRetryable("a person said off, which no longer stands; nothing was switched off on that word")
         if not case.plan.levels and case.power.proof is None:
             await self._isolate()  # the paths are cut and what lies behind them is freed: the restart is not ours
+            self._stop_at_an_offender(comes_back=False)
             await act.wait_for_return()
             return await self._returned()
         if not case.progress.freeing.done:
@@ -239,6 +240,8 @@ class FencingStory:
             await case.tries.carry_out(FenceStep.POWER_MANAGEMENT, act.try_free)
         if case.leaves_off:
             return await self._leave_off()
+        gives_up = case.power.is_to_be_given_up and case.power.proof is not None
+        self._stop_at_an_offender(comes_back=not gives_up and (case.plan.power_on or case.progress.power.kept))
         if case.power.is_to_be_given_up and case.power.proof is not None:
             await case.tries.carry_out(FenceStep.POWER_MANAGEMENT, act.try_give_up)
             given_up = case.progress.power.given_up_read
@@ -251,19 +254,20 @@ class FencingStory:
             await act.report_finished(f"{off}, and the machine is left off")
             return await self._restored(Outcome.FENCED_OFF, f"{off}, and the plan leaves the machine off")
         proof = case.power.proof
-        self._ask_about_an_offender()
         await act.switch_on()
         off = f"off {proof.former_basis if proof is not None else 'was proven'}"
         await act.report_finished(f"{off}, and the machine is switched on again")
         await act.wait_for_return()
         return await self._returned()
 
-    def _ask_about_an_offender(self) -> None:
-        """Before a machine that a program has repaired again and again is switched on: once, and a person's answer holds."""
-        found = self.episode.state.repairs
-        if found is not None and found.asks and self.case.need.kind.automatic and not self.case.progress.switched_on:
-            self.episode.state.repairs = replace(found, asks=False)
-            raise OffenderFound(f"{found.offence}; `resume` switches it on, `abort` leaves it off")
+    def _stop_at_an_offender(self, *, comes_back: bool) -> None:
+        """Once a machine that a program has repaired again and again is isolated, a person is asked, and the answer holds.
+        comes_back: whether it is switched on next; one that is to be kept goes no other way either (S53)."""
+        episode, need = self.episode, self.case.need
+        if self.case.progress.switched_on or not need.kind.automatic:
+            return
+        if episode.keeps(need) or (episode.repairs.asks and comes_back):
+            raise OffenderFound(episode.repairs.question)
 
     # Beginning ------------------------------------------------------------------------------------------------------
 
@@ -419,6 +423,8 @@ class FencingStory:
         episode.introduce(zone=pin.pinned.zone, reason=pin.need.reason, since=pin.need.since)
         episode.learns_of(pin.added)
         episode.note_repairs(pin.repairs)
+        if episode.keeps(pin.need):
+            pin = replace(pin, plan=keeping_plan(pin.plan))
         episode.publisher.learn_of_stream(pin.streams)
         episode.note("pin", "ok", f"uid {pin.pinned.uid}, boot id {pin.pinned.boot_id}, plan {pin.plan.source}")
         for warning in pin.plan.warnings:
@@ -562,6 +568,8 @@ class FencingStory:
             if episode.state.abort_asked is None:  # it may have come while we looked elsewhere
                 await episode.rest(wait, "a permit" if wait else "a person's word")
         episode.state.restarts, episode.state.problem, case.progress.resumed_at = 0, "", workflow.now()
+        if episode.state.resumed is not None:
+            episode.let_offender_go(problem)
         self.power_management.accept_acknowledgement()
         episode.enter(phase=Phase.RUNNING, doing="goes on")
         return None
@@ -583,7 +591,10 @@ class FencingStory:
         case = self.case
         if not await case.preflight.refresh():
             return None
-        if case.pinned_node.is_replaced() or case.pinned_node.is_back():
+        returned = case.pinned_node.is_replaced() or case.pinned_node.is_back()
+        if self.episode.keeps(case.need) and self.episode.repairs.is_asked_in(case.progress.parked):
+            return self._returned if case.pinned_node.is_replaced() else None  # a person may have switched it on to look at it
+        if returned:
             return self._returned
         if case.power.proof is None and await case.preflight.need_is_gone():
             message = "the node came back by itself" if case.pinned_node.says_ready() else "the need is gone"

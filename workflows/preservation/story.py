@@ -144,6 +144,8 @@ class PreservationStory:
                 drained=self._progress.drained,
                 unhealthy=self._progress.unhealthy,
                 isolation=self._progress.cutting_off.progress,
+                incident=self.episode.state.incident,
+                word=self._progress.released if wish.release else None,
             )
             self._progress.interruption = ""
             try:
@@ -433,6 +435,7 @@ class PreservationStory:
         """A person ends it now."""
         self._progress.interruption = f"released by {request.by}: {request.reason}"
         self._progress.wish = replace(self._progress.wish, keep=False, release=self._progress.interruption)
+        self._progress.released = request.sealed
         self.episode.note("release", "asked", f"by {request.by}: {request.reason}", who=request.by)
         self.episode.wake()
         return f"{self.episode.state.node} is released"

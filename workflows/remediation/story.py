@@ -24,7 +24,7 @@ from activities.errors import ErrorType, error_message, error_type
 from policy.episode.events import EventReason
 from policy.episode.messages import EpisodeResult, Outcome, Phase, RemediationInput
 from policy.fence.config import FenceStep
-from policy.remediation.ladder import next_step, removes, timed_out
+from policy.remediation.ladder import keeping, next_step, removes, timed_out
 from workflows.episode.end import close, not_begun, refusal
 from workflows.episode.episode import Episode
 from workflows.episode.node_writes import UNMARK_PAUSE, Adoption, NodeWriter
@@ -242,12 +242,14 @@ class RemediationStory:
             pin.need.check_key,
             pin.control_plane,
         )
+        episode.note_repairs(pin.repairs)
+        episode.publisher.learn_of_stream(pin.streams)
+        if episode.keeps(pin.need) and not self._request.adopts:
+            pin = replace(pin, ladder=keeping(pin.ladder))
         episode.state.owner, episode.state.removes = pin.owner, removes(pin.ladder)
         episode.state.machine = f"{pin.machine.namespace}/{pin.machine.name}" if pin.machine is not None else ""
         episode.see(pin.seen)
         episode.state.pinned = pin.pinned
-        episode.note_repairs(pin.repairs)
-        episode.publisher.learn_of_stream(pin.streams)
         episode.state.ladder = LadderProgress(pin=pin, failed=list(self._request.failed), retry=self._request.retry)
         self._open(episode.state.ladder)
         self._adoption.begin(pin.adopted_incident, pin.adopted_paths)
@@ -311,7 +313,8 @@ class RemediationStory:
                 await self._bring_back(off, problem)  # as an earlier history has begun to
                 continue
             off = self.left_off if episode.state.resumed is not None else None
-            if off is not None and (self._is_about_an_offender(problem) or await target.preflight.need_is_gone()):
+            if off is not None and (episode.repairs.is_asked_in(problem) or await target.preflight.need_is_gone()):
+                episode.let_offender_go(problem)
                 await self._bring_back(off, problem)
                 continue
             wait = LOOK_WHILE_PARKED
@@ -330,16 +333,12 @@ class RemediationStory:
                 episode.state.problem = f"{problem}; the answer of {answer.by} is kept until there is a permit: {refused}"
                 episode.enter(phase=Phase.NEEDS_HUMAN, doing="waits for a permit to go on")
             await episode.rest(wait, "a person's word")
+        episode.let_offender_go(problem)
         self._progress.failed.clear()
         await self._forget_what_failed()
         self._progress.at, self._progress.reached, self._progress.parked, episode.state.problem = None, -1, "", ""
         episode.enter(phase=Phase.RUNNING, doing="goes on, from the first step")
         return None
-
-    def _is_about_an_offender(self, problem: str) -> bool:
-        """Whether a person is asked before its machine is switched on again."""
-        found = self.episode.state.repairs
-        return found is not None and bool(found.offence) and problem.startswith(found.offence)
 
     @property
     def _node_is_gone(self) -> bool:
@@ -364,7 +363,8 @@ class RemediationStory:
             return await self._gone_after_all()
         if found is not None and not found.deleting and await self.target.preflight.need_is_gone():
             end = End(outcome=Outcome.RECOVERED, message="it is well again")
-            return None if self._speaks_against(end) else end
+            kept = self.episode.keeps(self.target.pin.need) and self.episode.repairs.is_asked_in(self._progress.parked)
+            return None if self._speaks_against(end) or kept else end
         return None
 
     async def _gone_after_all(self) -> End:

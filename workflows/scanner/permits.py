@@ -70,14 +70,14 @@ class Holders:
         self._run, self._forgotten = "", False
         """Of this history only: another run in a report, or a call of `forget`, shows a reset."""
         self.problem = ""
-        self.former = ""
-        """The run of the last scanner, once the list has all that it did; "" where there was none."""
-        self.repaired: bool | None = None
-        """Whether an earlier scanner repaired this cluster by itself; None while that was not asked."""
+        self.found: FoundOpen | None = None
+        """Once the list has all that the last scanner did, until that is taken over."""
+        self.was_reset = False
+        """Whether this history may have had a former life, and what that had set was not taken over yet (S44, S52)."""
 
     def forget(self) -> None:
         """The table may lack what an earlier life of this history has granted. Called where the time can't be read."""
-        self._state.known, self._forgotten = False, True
+        self._state.known, self._forgotten, self.was_reset = False, True, True
 
     async def rebuild(self, report: ScanReport) -> None:
         """Without carried state nothing is granted before all open episodes are in the table: those that Temporal lists, and
@@ -89,6 +89,7 @@ class Holders:
         state = self._state
         if self._forgotten or (report.run and self._run not in {"", report.run}):
             state.known, self._forgotten, self._list_complete_from = False, False, workflow.now() + LIST_LAG
+            self.was_reset = True
         self._run = report.run or self._run
         if state.known or not report.view.synced:
             return  # before the first sync there may be marks that were not seen yet
@@ -97,7 +98,7 @@ class Holders:
             await workflow.sleep(lag, summary="until the list of open episodes has all that the last scanner admitted")
             found = await self._find_open()
         if found is not None:
-            self.repaired, self.former = found.repaired, found.former
+            self.found = found
             marked = (seen.node for seen in report.seen_nodes if seen.incident or seen.mark_problem)
             # Those may be opening: that there is no episode yet says nothing.
             reserved = {permit.node for permit in state.permits.values() if permit.state is PermitState.RESERVED}

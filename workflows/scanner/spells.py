@@ -80,9 +80,10 @@ class Spells:
         state.days_counted_at = now if live else None
 
     def to_be_watched(self) -> tuple[str, ...]:
-        """The nodes of which the next report says how they stand."""
+        """The nodes of which the next report says how they stand: those of open spells, and those that are left alone, which are
+        no candidates either under an open circuit breaker."""
         state = self._state
-        return open_spells.to_be_watched(state.spells, state.report, room=MAXIMUM_WATCHED, now=workflow.now())
+        return open_spells.to_be_watched({*state.spells, *state.held_off}, state.report, room=MAXIMUM_WATCHED, now=workflow.now())
 
     def known(self, most: int | None = None) -> ScannerSpells:
         """All that is not recorded yet. most: so many spells, the oldest."""

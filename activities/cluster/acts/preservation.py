@@ -39,8 +39,10 @@ from activities.cluster.objects.marks import write_claim
 from activities.contracts.preservation import GiveUpRequest, GiveUpResult, Hold, HoldRequest, PreservationActivities
 from activities.contracts.target import LookRequest, Target
 from activities.errors import ErrorType, error_type, failure
+from activities.licences import Licences
 from policy.episode.gate import MODE, By, Operation, Seen, objection
 from policy.episode.messages import Kind, Need, NeedKind, Pinned
+from policy.episode.operator_commands import Verb
 from policy.objects.machines import of_control_plane
 from policy.objects.marks import TERMINATING_ANNOTATION, claim_of
 from policy.objects.nodes import PRESERVE_ANNOTATION, Taint
@@ -71,10 +73,19 @@ BEING_DELETED = "the machine is being deleted"
 class ClusterPreservation(DelegatingActivities, PreservationActivities):
     """Served by the workers of one cluster's queue. `machines`: where Cluster API's objects live, if elsewhere."""
 
-    def __init__(self, served: ServedCluster, look: Look, permits: GrantedPermits, *, pools: Iterable[Pool] = ()) -> None:
-        """look: the last look at this cluster (`live/last_look.py`). permits: know the modes. pools: those of the settings."""
+    def __init__(
+        self,
+        served: ServedCluster,
+        look: Look,
+        permits: GrantedPermits,
+        *,
+        licences: Licences | None = None,
+        pools: Iterable[Pool] = (),
+    ) -> None:
+        """look: the last look at this cluster (`live/last_look.py`). permits: know the modes. licences: by which a person's word
+        is known again; None: words need not be verified. pools: those of the settings."""
         super().__init__(served, look)
-        self._permits = permits
+        self._permits, self._licences = permits, licences
         self._keeping = PreservedMachineReader(self._connections, pools=pools)
 
     async def hold(self, request: HoldRequest) -> Hold:
@@ -115,7 +126,7 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
         if over is not None:
             return over
         if not request.by_remediation:
-            if not request.released and (words := await self._beyond_mode(sight)):
+            if not self._is_released(request, said=request.released) and (words := await self._beyond_mode(sight)):
                 raise failure(ErrorType.NOT_LICENSED, words)
             try:
                 await self._require_look(sight, request)
@@ -128,6 +139,14 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
                 raise
         await self._claim(sight, request)
         return await self._delete(sight, request)
+
+    def _is_released(self, request: HoldRequest | GiveUpRequest, *, said: bool) -> bool:
+        """Whether a person has ended its preservation: where words have to be verified, that a request says so is not believed
+        (S42)."""
+        if not said or self._licences is None:
+            return said
+        target = _target(request, Pinned(node=request.looked_at, uid=""))
+        return not self._licences.command_problem(target, request.word, Verb.RELEASE)
 
     async def _as_called(self, sight: PreservedMachine) -> PreservedMachine:
         """As the health checks see it now: that one calls it unhealthy only the request says, which any caller can make (S42)."""
@@ -157,14 +176,15 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
         if held.deleting:
             by = await self._keeping.overridden(request.machine or _machine_ref(sight), sight.owner)
             decision = replace(decision, reason=f"{BEING_DELETED}, {by.sentence}")
-        gives_up = decision.action is PreservationAction.TERMINATE and not wish.release
+        released = self._is_released(request, said=bool(wish.release))
+        gives_up = decision.action is PreservationAction.TERMINATE and not released
         not_allowed = await self._beyond_mode(sight) if gives_up else ""
         limited = await self._within_mode(decision, request)
         rests, decision = limited != decision, limited
         found = _with_wish(effects(decision, drained=request.drained, isolation=request.isolation), found_held, held)
         changed = await self._write(sight, decision, found)
         hold = _hold(sight, decision, found, now=now, changed=changed)
-        hold = replace(hold, override=by.override.value, released=bool(wish.release), rests=rests)
+        hold = replace(hold, override=by.override.value, released=released, rests=rests)
         if sight.only_called and held.expiry is None and not held.ended:
             # Only a check calls it failed, and it was never kept: what becomes of it is for what acts on that check.
             return replace(hold, terminate=False)
@@ -315,14 +335,7 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
         came before. What was read before the look and is written by its version can't have changed since."""
         name = request.looked_at
         pinned = Pinned(node=name, uid=sight.node_uid if sight.node is not None and sight.node.view.name == name else "")
-        target = Target(
-            cluster=request.cluster,
-            pinned=pinned,
-            incident=request.incident,
-            kind=Kind.REMEDIATION.value,
-            workflow_id="",
-            run_id="",
-        )
+        target = _target(request, pinned)
         need = Need(kind=NeedKind.CHECK if request.automatic else NeedKind.PERSON)
         look = LookRequest(target=target, need=need, holder=request.holder, operation=Operation.HAND_OVER)
         require_go(await self._look(look), f"{request.machine.key} is not deleted")
@@ -381,6 +394,11 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
 
 
 # Small things ---------------------------------------------------------------------------------------------------------
+
+
+def _target(request: HoldRequest | GiveUpRequest, pinned: Pinned) -> Target:
+    kind = Kind.REMEDIATION.value
+    return Target(cluster=request.cluster, pinned=pinned, incident=request.incident, kind=kind, workflow_id="", run_id="")
 
 
 def _left_alone(decision: PreservationDecision, reason: str) -> PreservationDecision:

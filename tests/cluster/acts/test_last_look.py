@@ -33,7 +33,7 @@ from policy.fence.power import RESTORING, PowerAct
 from policy.objects.nodes import PRESERVE_ANNOTATION, NodeView
 from policy.preservation.kept_machine import CONDITION, TAINT
 from policy.preservation.requests import ISOLATE_ANNOTATION
-from policy.values.mode import MODE_KEY, Mode
+from policy.values.mode import MODE_KEY, MODE_LABELS, Mode
 from policy.values.object_refs import ObjectRef
 from simulator.api.control.faults import Accident, Fault
 from simulator.client import ApiError
@@ -792,6 +792,10 @@ async def labelled_mode(world: World) -> None:
     await world.change_node({"metadata": {"labels": {MODE_KEY: "observe"}}})
 
 
+async def restricted_mode(world: World) -> None:
+    await world.change_node({"metadata": {"labels": {MODE_LABELS[1]: "observe"}}})
+
+
 async def annotated_check(world: World) -> None:
     await world.others.patch(CHECKS.path("workers"), {"metadata": {"annotations": {MODE_KEY: "observe"}}})
 
@@ -800,7 +804,7 @@ async def set_for_the_cluster(world: World) -> None:
     world.permits.set = OBSERVES
 
 
-@pytest.mark.parametrize("take_back", [labelled_mode, annotated_check, set_for_the_cluster])
+@pytest.mark.parametrize("take_back", [labelled_mode, restricted_mode, annotated_check, set_for_the_cluster])
 async def test_s52_a_mode_that_is_taken_back_a_second_before_the_off_licenses_none(take_back: Change, licensed: World) -> None:
     """S52: label, annotation and what the scanner says are each read in the look that would license the command."""
     await licensed.add_template()
@@ -815,7 +819,7 @@ async def test_s52_a_mode_that_is_taken_back_a_second_before_the_off_licenses_no
     assert "its mode is observe" in after.reason
 
 
-@pytest.mark.parametrize("take_back", [labelled_mode, annotated_check, set_for_the_cluster])
+@pytest.mark.parametrize("take_back", [labelled_mode, restricted_mode, annotated_check, set_for_the_cluster])
 async def test_s52_a_mode_that_is_taken_back_after_the_off_deletes_no_node(take_back: Change, licensed: World) -> None:
     """S52: the need does not matter any more then, but the check that asks still says how far a program may go."""
     assert (await look(licensed, operation=Operation.DELETE_NODE)).verdict is LookVerdict.GO
@@ -855,7 +859,7 @@ async def test_a_person_s_wish_is_not_braked_by_a_mode(licensed: World) -> None:
 
 async def test_s52_a_kubelet_s_label_arms_nothing(licensed: World) -> None:
     licensed.permits.set = OBSERVES
-    await licensed.change_node({"metadata": {"labels": {MODE_KEY: "repair"}}})
+    await licensed.change_node({"metadata": {"labels": dict.fromkeys(MODE_LABELS, "repair")}})
     await licensed.others.patch(CHECKS.path("workers"), {"metadata": {"annotations": {MODE_KEY: "repair"}}})
     assert (await look(licensed)).verdict is VETOED
 

@@ -49,6 +49,7 @@ from starter.uninstall import node_fences
 from tests.cluster.acts.world import CLUSTER, ENDPOINT, INCIDENT, NODE, NOW, World, off_proof, our_mark, refused
 from tests.documents import document
 from tests.licensing import LICENCES
+from tests.patience import PATIENCE
 
 IMPLEMENTATIONS = [
     (ClusterTarget, TargetActivities),
@@ -440,7 +441,7 @@ async def test_scans_take_away_what_is_over(mirrored: Mirrored, known_digest: st
     async with ClusterScan(CLUSTER, ClusterView(mirrored.world.connection), fences=fences) as scan:
         request = ScanRequest(cluster=CLUSTER, holder="us", known_digest=known_digest, wait=timedelta(milliseconds=300))
         await mirrored.environment.run(scan.observe_cluster, request)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(5 * PATIENCE):
             while await mirrored.names() != left:
                 await asyncio.sleep(0.01)
     assert await mirrored.names() == left

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -17,6 +17,7 @@ from policy.checks.fence_policies import (
     ScopeCap,
     StormRule,
     left_alone_until,
+    still_renewed,
     stricter,
 )
 from policy.episode.permits import Permit, PermitDecision, PermitRequest, PermitState
@@ -291,3 +292,21 @@ def test_of_several_events_the_newest_is_told_and_without_the_policy_none() -> N
     events = [NodeEvent(reason="IOError", source="x", at=NOW - timedelta(seconds=ago)) for ago in (90, 20, 60)]
     assert "x/IOError reported it 20 s ago" in FencePolicies(skip_lost_storage=True).storage_lost_lately(events, NOW)
     assert FencePolicies(storage_events=("IOError",)).storage_lost_lately(events, NOW) == ""
+
+
+@pytest.mark.parametrize(
+    ("renewed", "last_contact", "lives"),
+    [
+        (ago(90), None, True),
+        (ago(91), None, False),
+        (ago(30), ago(31), True),
+        (ago(30), ago(30), False),
+        (None, None, False),
+    ],
+    ids=["at the end of its time", "too long ago", "after it was heard last", "not since it was heard last", "not read"],
+)
+def test_a_kubelet_lives_while_its_lease_was_renewed_since_it_was_heard_last(
+    renewed: datetime | None, last_contact: datetime | None, lives: bool
+) -> None:
+    """As oVirt's leases: ninety seconds, and a renewal from before the last contact proves nothing."""
+    assert bool(still_renewed(renewed, last_contact, NOW)) is lives

@@ -9,7 +9,7 @@ import pytest
 
 from policy.episode.modes import MOST_RULES, REPAIRS, ClusterModes, ModeRule, mode_of, mode_under
 from policy.values.errors import PolicyError
-from policy.values.mode import MODE_KEY, Mode
+from policy.values.mode import MODE_LABELS, Mode
 from policy.values.selectors import read_selector
 from policy.values.times import written
 from tests.policy.builders import NOW
@@ -25,14 +25,15 @@ def a_rule(mode: Mode, *nodes: str, selector: str = "", minutes: int = 0) -> Mod
 @pytest.mark.parametrize("of_cluster", Mode)
 @pytest.mark.parametrize("annotation", [None, *Mode])
 @pytest.mark.parametrize("label", [None, *Mode])
+@pytest.mark.parametrize("restricted", [None, *Mode])
 def test_s52_a_label_or_an_annotation_never_raises_the_mode(
-    of_cluster: Mode, annotation: Mode | None, label: Mode | None
+    of_cluster: Mode, annotation: Mode | None, label: Mode | None, restricted: Mode | None
 ) -> None:
     """S52: a tenant writes the one, a kubelet the other."""
-    labels = {MODE_KEY: label.value} if label is not None else {}
+    labels = {key: each.value for key, each in zip(MODE_LABELS, (label, restricted), strict=True) if each is not None}
     found = mode_of(ClusterModes(setting=of_cluster), "node-1", labels, annotation.value if annotation is not None else None)
     order = [*Mode]
-    said = [each for each in (of_cluster, annotation, label) if each is not None]
+    said = [each for each in (of_cluster, annotation, label, restricted) if each is not None]
     assert order.index(found.mode) == min(map(order.index, said))
     assert of_cluster.allows(found.mode)
 
@@ -57,7 +58,8 @@ def test_s52_of_several_checks_the_most_cautious_holds_that_does_more_than_obser
 
 @pytest.mark.parametrize("value", ["", "Repair", "on", "repair ", "x" * 3000, "\x1b[31mrepair"])
 def test_s52_a_value_that_can_t_be_read_means_observe_and_says_so(value: str) -> None:
-    for found in (mode_of(REPAIRS, "n", {MODE_KEY: value}), mode_of(REPAIRS, "n", {}, value, "NodeHealthCheck/workers")):
+    labelled = [mode_of(REPAIRS, "n", {key: value}) for key in MODE_LABELS]
+    for found in (*labelled, mode_of(REPAIRS, "n", {}, value, "NodeHealthCheck/workers")):
         assert found.mode is Mode.OBSERVE
         assert "expected observe, cordon, drain or repair, got" in found.problem
         assert found.problem in str(found)
@@ -72,6 +74,38 @@ def test_the_newest_rule_that_covers_a_node_counts_and_the_default_holds_for_the
     assert mode_of(modes, "node-3", {}).mode is Mode.OBSERVE
     why = mode_of(modes, "node-1", {"rack": "r7"}).why
     assert why == f"set for nodes with rack=r7 by ada, verified by Kubernetes at {written(NOW)}: rack 7 first"
+
+
+@pytest.mark.parametrize("own", [ClusterModes(setting=each) for each in Mode], ids=str)
+@pytest.mark.parametrize("former", [ClusterModes(setting=each) for each in Mode], ids=str)
+def test_s52_what_held_before_a_reset_only_lowers(own: ClusterModes, former: ClusterModes) -> None:
+    """S52: for each node the more cautious of both; what a person sets afterwards counts again, for its nodes."""
+    own = own.ruled(a_rule(Mode.DRAIN, "node-1"))
+    former = former.ruled(a_rule(Mode.CORDON, selector="rack=r7")).ruled(a_rule(Mode.REPAIR, "node-1"))
+    both = own.after_reset(former, NOW + timedelta(minutes=1))
+    order = [*Mode]
+    for name, labels in (
+        ("node-1", {}),
+        ("node-1", {"rack": "r7"}),
+        ("node-2", {"rack": "r7"}),
+        ("node-3", {}),
+        ("node-4", None),
+    ):
+        said = [mode_of(each, name, labels).mode for each in (own, former)]
+        assert order.index(mode_of(both, name, labels).mode) == min(map(order.index, said)), name
+    again = both.ruled(a_rule(Mode.REPAIR, "node-3", minutes=2))
+    assert mode_of(again, "node-3", {}).mode is Mode.REPAIR
+    assert mode_of(again, "node-2", {"rack": "r7"}).mode is mode_of(both, "node-2", {"rack": "r7"}).mode
+    assert "the scanner was reset" in both.limited
+    assert both.ruled(a_rule(Mode.REPAIR, minutes=2)).before == ()
+    assert both.unruled((), "") == replace(own, rules=())
+
+
+def test_s52_after_two_resets_without_a_word_in_between_nodes_are_observed() -> None:
+    former = OBSERVES.after_reset(REPAIRS.ruled(a_rule(Mode.DRAIN, "node-1")), NOW)
+    modes = REPAIRS.after_reset(former, NOW)
+    assert {mode_of(modes, name, {}).mode for name in ("node-1", "node-2")} == {Mode.OBSERVE}
+    assert REPAIRS.after_reset(REPAIRS, NOW) == REPAIRS
 
 
 def test_s52_a_node_that_is_gone_takes_no_rule_by_its_labels_along() -> None:
