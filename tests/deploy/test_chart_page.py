@@ -304,11 +304,11 @@ async def test_people_read_and_act_through_the_page_that_the_chart_has_installed
         code, form = await _asked(browser, f"{two}c/{cluster}/acts/abort?node=node-1", Cookie=session)
         assert (code, f"Said by system:serviceaccount:{NAMESPACE}:ann" in form) == (200, True)
         shown = form.partition('name="form_token" value="')[2].partition('"')[0]
-        said_here = {"word": "abort", "node": "node-1", "reason": "enough", "form_token": shown}
+        said_here = {"verb": "abort", "node": "node-1", "reason": "enough", "form_token": shown}
         async with browser.post(f"{one}c/{cluster}/acts", data=said_here, headers={"Cookie": session}) as answer:
             assert answer.status == 200, await answer.text()
         assert f"by system:serviceaccount:{NAMESPACE}:ann: enough" in (await episode.result()).message
-        act = {"word": "fence", "node": "node-2", "reason": "x"}
+        act = {"verb": "fence", "node": "node-2", "reason": "x"}
         async with browser.post(
             f"{one}api/v1/clusters/{cluster}/acts", json=act, headers={"Authorization": f"Bearer {bob}"}
         ) as answer:

@@ -155,7 +155,7 @@ async def followed(second: Terminal, text: str, shown: Block | None) -> None:
     while not shows(printed, shown):
         again = looks and asyncio.get_running_loop().time() < end
         assert again, f"{shown} shows\n{same_words(shown.text)}\nand there was\n{same_words(printed)}"
-        await asyncio.sleep(2)  # each look is a command, and costs a processor more than a second
+        await asyncio.sleep(1)  # each look is a command, and costs a processor as long as that
         with suppress(FailedError):  # such as `record`, as long as nobody has heard of the node
             printed = await second.type(text, may_fail=may_fail)
 
