@@ -38,7 +38,7 @@ from policy.values.times import format_duration
 
 READ_LATELY = LONGEST_ACT + timedelta(seconds=15)
 """So long ago, a device has said what something is freed by: it is read right before, others may take LONGEST_ACT to answer, and
-clocks differ. The story's own window is shorter (`Power.licensed_until`)."""
+clocks differ. The story's own window is shorter (`PowerSequence.licensed_until`)."""
 
 SHORT = 24
 """Digits of a code that is made again for each reading and good for READ_LATELY: it is in every history."""

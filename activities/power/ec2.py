@@ -269,7 +269,8 @@ class _Clients:
             "ec2",
             region_name=region,
             endpoint_url=endpoint_url,
-            # One request per call: with more, one that hangs is sent again while it may still be carried out (S33).
+            # One request per call: with more, one that hangs is sent again while it may still be carried out (S33). How often an
+            # act is tried, the plan says (`tries`).
             config=Config(retries={"mode": "standard", "total_max_attempts": 1}, connect_timeout=1, read_timeout=1),
         )
 

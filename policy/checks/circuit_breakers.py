@@ -149,7 +149,7 @@ def _held(check: HealthCheck, counts: Counts, around: Circumstances) -> tuple[Op
 
 def _limit(check: HealthCheck, counts: Counts) -> CircuitBreaker:
     if check.dialect is Dialect.NODE_FENCING:
-        # Its percentages are fence policies, which hold for all fencing in the cluster (`policy/scan/admission.py`).
+        # Its percentages are fence policies, which hold for all fencing in the cluster (`policy/scan/permit_rules.py`).
         numbers = f"{counts.healthy} of {counts.total} nodes are healthy; fence policies limit how many may be unresponsive"
         return CircuitBreaker(allowed=True, remaining=counts.total, reason=OpenReason.NO, message=numbers)
     if check.dialect is Dialect.MEDIK8S:

@@ -19,10 +19,10 @@ from activities.clocks import problem_of
 from activities.contracts.preservation import GiveUpResult
 from activities.errors import ErrorType, failure
 from policy.checks.fence_policies import NO_POLICIES
-from policy.episode.fencing import compare_identity
 from policy.episode.gate import By, Objection, Operation, Seen, objection
 from policy.episode.messages import Kind, Need, NeedKind, Pinned, Reading, RecordEntry, RemediationInput, VolumeReading
 from policy.episode.permits import PermitAnswer, PermitDecision, PortionAnswer, Release
+from policy.episode.proofs import compare_identity
 from policy.fence.kdump import KdumpReading
 from policy.fence.plan import FencingPlan
 from policy.fence.power import PowerAct, PowerState, VolumeState

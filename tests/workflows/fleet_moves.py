@@ -15,11 +15,11 @@ from typing import Any
 
 from activities.cluster.objects.live_node import seen_node
 from policy.checks.fence_policies import NO_POLICIES
-from policy.episode.fencing import compare_identity
 from policy.episode.gate import By, Objection, Operation, Seen, Weight, objection
 from policy.episode.messages import Outcome, Pinned, episode_id
 from policy.episode.modes import mode_of
 from policy.episode.permits import PermitDecision, PermitQuestion, PermitQuestions, PermitRequest, Release
+from policy.episode.proofs import compare_identity
 from policy.scan.scan_report import ClusterLease
 from policy.values.mode import Mode
 from tests.workflows.clockwork import Perils

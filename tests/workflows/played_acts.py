@@ -17,8 +17,8 @@ from temporalio.exceptions import ApplicationError
 from activities.cluster.objects.marks import claim, spelled
 from activities.errors import ErrorType, failure
 from activities.licences import DeviceCommand
-from policy.episode.fencing import compare_identity, paths_cut, proof_stands, same_machine
 from policy.episode.messages import GivenUpReading, Need, Pinned, Reading, VolumeReading
+from policy.episode.proofs import compare_identity, paths_cut, proof_stands, same_machine
 from policy.fence.plan import PowerDevice
 from policy.fence.power import PowerAct, PowerState, Quarantine, VolumeState
 from policy.objects.marks import Mark

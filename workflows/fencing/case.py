@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from activities.contracts.target import Configured
-from policy.episode.fencing import restart_proven, same_machine
 from policy.episode.messages import Need, NeedKind, Pinned
 from policy.episode.permits import PermitRequest
+from policy.episode.proofs import restart_proven, same_machine
 from policy.fence.plan import FencingPlan
 from workflows.episode.episode import Episode
 from workflows.episode.node_writes import Adoption, NodeWriter, RequestAnswers
@@ -22,12 +22,12 @@ from workflows.episode.state import FencingProgress
 from workflows.episode.tries import Tries
 from workflows.fencing.consequences import FreeingSequence
 from workflows.fencing.isolation import IsolationSequence
-from workflows.fencing.off_proof import PowerSequence
+from workflows.fencing.power_sequence import PowerSequence
 
 # What the latest look says about the pinned machine: is it back, is it another one, which boot is it?
 #
 # Proofs use only `EpisodeState.last_look`, which live looks keep (`workflows/episode/preflight.py`). What signals say
-# (`EpisodeState.last_seen`) is a reason to look, or to refrain (S42). The rules are `policy/episode/fencing.py`.
+# (`EpisodeState.last_seen`) is a reason to look, or to refrain (S42). The rules are `policy/episode/proofs.py`.
 
 
 class PinnedNode:

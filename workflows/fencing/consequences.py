@@ -26,9 +26,9 @@ from activities.contracts.target import (
     WorkloadRequest,
 )
 from activities.errors import ErrorType, error_message, error_type
-from policy.episode.fencing import freeing_choice
 from policy.episode.messages import OffProof
 from policy.episode.permits import PortionAnswer, PortionRequest
+from policy.episode.proofs import freeing_choice
 from policy.fence.config import FenceStep
 from policy.fence.kdump import KernelDead
 from policy.fence.plan import FencingPlan, Freeing
@@ -38,7 +38,7 @@ from workflows.episode.node_writes import NodeWriter
 from workflows.episode.preflight import FIRST_PAUSE, LONGEST_PAUSE, SLOW_LOOKS, Preflight, SeenDown
 from workflows.episode.state import FreeingProgress, PacingProgress
 from workflows.fencing.device_commands import longer
-from workflows.fencing.off_proof import PowerSequence
+from workflows.fencing.power_sequence import PowerSequence
 from workflows.kit import options
 from workflows.kit.interrupts import (
     Interrupt,

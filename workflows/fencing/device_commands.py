@@ -1,8 +1,8 @@
 """Devices, as a workflow speaks to them: one command, what is known afterwards, one reading.
 
 Never repeats a command that may have begun: after anything unclear it waits until nothing can be in flight (S33, S34), and a
-device that can't be read is UNKNOWN, never off (S3). Power is `workflows/fencing/off_proof.py`, the paths to storage and network
-`workflows/fencing/paths.py`; both decide there what follows. How a device is spoken to is `activities/power/`.
+device that can't be read is UNKNOWN, never off (S3). Power is `workflows/fencing/power_sequence.py`, the paths to storage and
+network `workflows/fencing/paths.py`; both decide there what follows. How a device is spoken to is `activities/power/`.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ from temporalio.exceptions import ActivityError
 from activities.contracts.power import LiftRequest, PowerActivities, PowerRequest, VolumeRequest
 from activities.contracts.target import IsolationActivities, PathRequest
 from policy.episode.events import EventReason
-from policy.episode.fencing import off_proven, was_open
 from policy.episode.messages import PathProof, Phase, VolumeReading
+from policy.episode.proofs import off_proven, was_open
 from policy.fence.config import FenceStep
 from policy.fence.plan import Chosen, FencingPlan, PowerDevice
 from policy.fence.power import PowerAct, PowerState, VolumeState

@@ -1,8 +1,8 @@
 """The step power-management, act by act: off and proven, workloads freed, given up or on again, seen to come back.
 
 In which order, and what follows, is the story's (`workflows/fencing/story.py`). How devices are spoken to is
-`workflows/fencing/off_proof.py`, what a consequence is `workflows/fencing/consequences.py`. A crash dump is waited for before
-(`CrashDump`).
+`workflows/fencing/power_sequence.py`, what a consequence is `workflows/fencing/consequences.py`. A crash dump is waited for
+before (`CrashDump`).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from temporalio.exceptions import ActivityError
 from activities.contracts.evidence import EvidenceActivities, KdumpRequest
 from activities.errors import error_message
 from policy.episode.events import EventReason
-from policy.episode.fencing import freeing_choice
 from policy.episode.fencing_requests import Stage
 from policy.episode.messages import OffProof, Phase
+from policy.episode.proofs import freeing_choice
 from policy.fence.config import FenceStep
 from policy.fence.kdump import STILL_DEAD, KdumpReading, KdumpRule, KernelDead, kdump_wait, kernel_dead
 from policy.fence.plan import Freeing

@@ -20,9 +20,9 @@ from temporalio.exceptions import ActivityError
 from activities.contracts.target import Configured, PinRequest, PinResult, TargetActivities
 from activities.errors import ErrorType, error_message, error_type
 from policy.episode.events import EventReason
-from policy.episode.fencing import may_restore_path, power_due, same_machine
 from policy.episode.fencing_requests import Stage
 from policy.episode.messages import EpisodeResult, FencingInput, NeedKind, Outcome, Phase
+from policy.episode.proofs import may_restore_path, power_due, same_machine
 from policy.fence.config import FenceStep
 from policy.fence.plan import UNCORDON, FencingPlan, keeping_plan
 from workflows.episode.end import close, not_begun, refusal

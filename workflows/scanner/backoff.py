@@ -1,7 +1,7 @@
 """What the scanner remembers of episodes that have ended or parked: which nodes are left alone now, and until when (S19).
 
 Learned from their releases, forgotten by time or once a live view sees the node well. Whether that keeps a node from a permit is
-`policy/scan/admission.py`.
+`policy/scan/permit_rules.py`.
 """
 
 from __future__ import annotations

@@ -59,8 +59,8 @@ from activities.errors import ErrorType, failure
 from activities.licences import Licences
 from activities.notification_sender import Notify, discard_notice
 from policy.checks.verdicts import MACHINE
-from policy.episode.fencing import same_machine
 from policy.episode.gate import By, Operation, Seen, objection
+from policy.episode.proofs import same_machine
 from policy.fence.config import EFFECTS
 from policy.objects.machines import MachineView, may_be_its_node
 from policy.objects.marks import Added, Mark, is_marked

@@ -51,8 +51,8 @@ from activities.contracts.target import (
 from activities.errors import ErrorType, failure
 from activities.licences import Licences
 from activities.notification_sender import Notify, discard_notice
-from policy.episode.fencing import licenses
 from policy.episode.messages import Kind, Need, NeedKind, Pinned
+from policy.episode.proofs import licenses
 from policy.objects.marks import NOTHING_ADDED, Added
 from policy.values.errors import no_such_target
 

@@ -41,7 +41,6 @@ from activities.errors import ErrorType, error_message, error_type, failure
 from activities.licences import Licences
 from policy.checks.fence_policies import NO_POLICIES, FencePolicies, PolicySource
 from policy.checks.verdicts import MACHINE
-from policy.episode.fencing import compare_identity
 from policy.episode.gate import (
     LOOKED_AT,
     MODE,
@@ -59,6 +58,7 @@ from policy.episode.messages import Kind, Need, NeedKind, SeenNode
 from policy.episode.modes import ClusterModes, ModeAnswer, mode_under
 from policy.episode.need_now import STANDS, NeedNow, NeedSeen, need_now
 from policy.episode.operator_commands import Verb
+from policy.episode.proofs import compare_identity
 from policy.fence.plan import FencingPlan
 from policy.objects.machines import CLUSTER_NAME_LABEL, MachineView, WorkloadCluster, cluster_named_by, cluster_of, is_machine_of
 from policy.objects.marks import Mark, is_deleted_by, mark_of

@@ -42,7 +42,7 @@ from activities.errors import ErrorType, failure
 from policy.checks.health_check import HealthCheck
 from policy.checks.rules import rules_of
 from policy.checks.verdicts import HEALTHY, Health
-from policy.episode.fencing import CLOCK_TOLERANCE
+from policy.episode.proofs import CLOCK_TOLERANCE
 from policy.objects.machines import MachineView, taken_name
 from policy.objects.nodes import NodeView
 from policy.preservation.decision import Overridden, Override, WantedReplicas, overridden_by

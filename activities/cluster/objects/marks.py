@@ -24,7 +24,7 @@ from activities.cluster.objects.live_node import (
 )
 from activities.contracts.target import Target
 from activities.errors import ErrorType, failure
-from policy.episode.fencing import compare_identity
+from policy.episode.proofs import compare_identity
 from policy.objects.marks import NOTHING_ADDED, TERMINATING_ANNOTATION, TERMINATING_LABEL, Added, Mark, digest_of, is_marked
 from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL, OUR_TAINT, Taint
 

@@ -146,6 +146,8 @@ class RepeatingSession(simplesession.Session):
 
 
 def log_in(device: dict[str, Any]) -> Any:
+    """A session. It has no time-out of its own: `act_deadline` (`policy/fence/plan.py`) is for login, reading and command
+    together."""
     try:
         session = RepeatingSession(device)
     except IpmiException as error:

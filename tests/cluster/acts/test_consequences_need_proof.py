@@ -72,7 +72,7 @@ NO_PROOFS = {
 
 
 class TestProof:
-    """Each act asks `proof_stands`, whose table is in `tests/policy/episode/test_fencing.py`."""
+    """Each act asks `proof_stands`, whose table is in `tests/policy/episode/test_proofs.py`."""
 
     @pytest.mark.parametrize(
         "proof",

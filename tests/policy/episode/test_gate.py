@@ -13,9 +13,9 @@ import pytest
 
 from policy.checks.fence_policies import FencePolicies
 from policy.episode import gate
-from policy.episode.fencing import licenses
 from policy.episode.gate import DESTRUCTIVE, RULES, By, Objection, Operation, Seen, Weight, objection
 from policy.episode.modes import REPAIRS, mode_of
+from policy.episode.proofs import licenses
 from policy.fence.power import RESTORING, PowerAct
 from policy.objects.machines import MachineView
 from policy.objects.nodes import Condition, NodeEvent, NodeView, Taint

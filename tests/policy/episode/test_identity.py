@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from activities.contracts.target import Target
-from policy.episode.fencing import compare_identity, same_machine
+from policy.episode.proofs import compare_identity, same_machine
 from tests.policy.builders import a_node, pinned, seen
 
 

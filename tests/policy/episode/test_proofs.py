@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.episode.fencing import (
+from policy.episode.messages import Acknowledgement, OffProof, Reading, RestartProof
+from policy.episode.proofs import (
     freeing_choice,
     may_restore_path,
     may_switch_on,
@@ -19,7 +20,6 @@ from policy.episode.fencing import (
     was_open,
     writes_only_behind_cut,
 )
-from policy.episode.messages import Acknowledgement, OffProof, Reading, RestartProof
 from policy.fence.plan import FencingPlan, Freeing, PowerDevice
 from policy.fence.power import PowerState
 from tests.policy.builders import NOW, ago, pinned, seen

@@ -1,5 +1,5 @@
-"""The predicates at the branches of a fencing: is it proven, does the proof still stand, is it the same machine, and how long
-to wait.
+"""The proofs of a fencing, and the predicates at its branches: is it off, cut or restarted, does the proof still stand, is it the
+same machine, and how long to wait.
 
 Each is a pure predicate or choice, so that the story in `workflows/fencing/story.py` has no second automaton behind it.
 `activities/errors.py` says which errors are final.

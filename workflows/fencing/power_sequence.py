@@ -13,8 +13,8 @@ from typing import NoReturn
 
 from temporalio import workflow
 
-from policy.episode.fencing import level_proven, may_switch_on, off_proven
 from policy.episode.messages import OffProof, Reading
+from policy.episode.proofs import level_proven, may_switch_on, off_proven
 from policy.fence.plan import FencingPlan, PowerDevice
 from policy.fence.power import PowerState
 from policy.values.times import written
