@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import accumulate, compress
 from typing import TypeVar
 
-from pydantic_core import to_json
+from pydantic import TypeAdapter
 from temporalio import activity
 from temporalio.client import (
     Client,
@@ -75,6 +75,7 @@ from policy.scan.pauses import PAUSES_MEMO, Pauses
 from policy.values.mode import Mode
 
 Answer = TypeVar("Answer")
+_ANYTHING = TypeAdapter[object](object)
 
 QUERY_TIMEOUT = timedelta(seconds=5)
 UPDATE_TIMEOUT = timedelta(seconds=18)
@@ -273,7 +274,7 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
         days = [each for each in found.days if each.is_sound][:MOST_DAYS]
         records = [each for each in found.records if each.is_sound and request.workflow_id == scanner_id(each.cluster)]
         sound = (*spells, *days, *records[:MOST_RECORDS])
-        sizes = accumulate(len(to_json(each)) for each in sound)
+        sizes = accumulate(len(_ANYTHING.dump_json(each)) for each in sound)
         fits = tuple(compress(sound, (size <= MOST_BYTES for size in sizes)))
         return replace(
             found,

@@ -95,6 +95,7 @@ class NodeLifecycle(Controller):
         self._rate = evictions_per_second
         self._sick_rate = evictions_per_second_in_a_sick_zone
         self._heartbeats: dict[str, Heartbeat] = {}
+        self._was_cut_off = False
         self._next_eviction: dict[str, float] = {}
         self.zones: dict[str, Zone] = {}
         view.nodes.subscribe(self._node_changed)
@@ -165,13 +166,14 @@ class NodeLifecycle(Controller):
             if not error.not_found:
                 raise
         except ApiUnreachableError:
-            self._heartbeats.clear()
+            self._was_cut_off = True
             raise
         else:
             self.view.leases.remember(lease)
-        if loop.time() - asked > self._grace / 4:
+        if self._was_cut_off or loop.time() - asked > self._grace / 4:
             # The silence was ours. kube-controller-manager loses its own lease then, and begins anew.
             self._heartbeats.clear()
+            self._was_cut_off = False
         return self._silence(node)
 
     def _observe(self, node: JsonObject) -> Heartbeat:

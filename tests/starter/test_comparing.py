@@ -6,6 +6,7 @@ import asyncio
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,6 @@ from hypothesis import HealthCheck as Slow
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
-from markupsafe import escape
 
 from activities.contracts import search_attributes
 from policy.episode.gate import MODE
