@@ -115,6 +115,8 @@ OpenArgument = Annotated[
     typer.Argument(metavar="NODE", help="Name of the node that an open episode is about.", autocompletion=complete_open_nodes),
 ]
 ForOption = Annotated[str, typer.Option("--for", metavar="DURATION", help="How long, such as 2h.")]
+SinceOption = Annotated[str, typer.Option("--since", metavar="DURATION", help="Ended within this time, such as 24h.")]
+"""Read by `began_of` (`session.py`), as every duration by `policy/values/times.py`."""
 QuestionOption = Annotated[
     int, typer.Option("--question", metavar="NUMBER", help="The number of what it asks, as `nodewarden status` shows it.")
 ]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from policy.values.display_text import counted
-from starter.commands.arguments import ClusterOption, OutputOption
+from starter.commands.arguments import ClusterOption, OutputOption, SinceOption
 from starter.commands.session import Exit, Output, Session, began_of, complain, session_of, show, working
 from starter.errors import SilentError
 from workers.errors import SettingsError
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from policy.checks.health_check import HealthCheck
 
 AT = "Instead the whole cluster at a moment, such as 03:12 or '2026-11-26 03:12': in your zone, or with an offset."
-SinceOption = Annotated[str, typer.Option("--since", metavar="DURATION", help="Ended within this time, such as 24h.")]
 
 
 @working
