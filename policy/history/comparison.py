@@ -368,10 +368,11 @@ def _by_others(cases: Iterable[JudgedSpell], usual: timedelta) -> RepairsByOther
 
 
 def _brakes(recorded: Iterable[RecordedSpell], now: datetime) -> tuple[BrakeTally, ...]:
-    """The rule that held most spells first. One that let go earlier decided nothing."""
+    """The rule that held most spells first. One that let go earlier decided nothing, nor did one under which a repair would have
+    been begun by then."""
     held = defaultdict[str, list[RecordedSpell]](list)
     for each in recorded:
-        if each.spell.held and each.spell.held[-1].code != MODE:
+        if each.spell.held and each.spell.held[-1].code != MODE and begins(each.spell, each.spell.due, now) is None:
             held[each.spell.held[-1].code].append(each)
     tallies = list[BrakeTally]()
     for code, found in held.items():

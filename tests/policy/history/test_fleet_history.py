@@ -113,7 +113,7 @@ def compared(observed: Observed) -> Comparison:
     return compare(recorded, observed.days, (), since=START, now=START + MONTH)
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", sorted({*range(SEEDS), 130}))  # 130: a node that would have been repaired before the outage
 def test_the_report_says_what_was_true(seed: int) -> None:
     history = FleetHistory(seed)
     truth, observed = history.truth(), play(history)
