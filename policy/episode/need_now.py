@@ -32,7 +32,7 @@ class NeedSeen:
 
     preserving: the caller is the preservation that holds the node. held_by: what holds the node, as text. deletes_it: the
     calling episode itself deletes the Machine. takeover: a request that another controller has taken up is carried out all the
-    same. unattested: why a person's request does not count, "" if it does.
+    same. unattested: why a person's request does not count, "" if it does. destructive: what is looked at for would disrupt.
     """
 
     node: NodeView | None = None
@@ -43,6 +43,7 @@ class NeedSeen:
     deletes_it: bool = False
     takeover: bool = False
     unattested: str = ""
+    destructive: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +64,8 @@ def need_now(need: Need, seen: NeedSeen, now: datetime) -> NeedNow:
         case NeedKind.PERSON:
             return _against(Weight.NOT_LICENSED, seen.unattested) if seen.unattested else STANDS
         case NeedKind.CLEAN_UP:
+            if seen.destructive:
+                return _against(Weight.NOT_LICENSED, "what cleans up marks that were left disrupts nothing")
             if seen.node is not None and not seen.node.ready:
                 return _against(Weight.VETOED, "the node is not Ready: its marks are no mere left-overs")
             return STANDS

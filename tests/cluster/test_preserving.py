@@ -835,3 +835,25 @@ async def test_the_mark_of_the_node_is_reported_before_anything_is_done(world: S
     mark = Mark(incident="incident-0", kind="Fencing", workflow_id="episode/prod/node-7")
     await world.has(node(**{MARK_ANNOTATION: mark.to_json(), PRESERVE_ANNOTATION: "now"}), machine())
     assert (await world.hold()).left_by == "incident-0"
+
+
+async def test_s9_a_hold_under_one_name_touches_no_machine_of_another(world: Surroundings) -> None:
+    """Any client may start a preservation for a node that does not exist, and name another one's Machine."""
+    await world.has(SILENT, machine("Failed"))
+    await world.hold(wish=Wish(keep=True))
+    before = (await world.node(), await world.machine())
+    with pytest.raises(ApplicationError, match="expected the Machine of no-such"):
+        await world.hold(node="no-such", wish=Wish(release="the workflow was cancelled"))
+    assert (await world.node(), await world.machine()) == before
+
+
+async def test_s42_that_a_machine_is_unhealthy_is_not_believed_when_it_is_given_up(world: Surroundings) -> None:
+    """It runs, its Node is Ready, and no health check calls it unhealthy: that it has a condition of another kind any pod can
+    bring about."""
+    pressed = node()
+    pressed["status"]["conditions"].append({"type": "DiskPressure", "status": "True", "reason": "x", "message": ""})
+    await world.has(pressed, machine("Running"))
+    await leased(world)
+    answer = await world.give_up(unhealthy="x")
+    assert (answer.gone, answer.kept) == (False, "it is well again")
+    assert "deletionTimestamp" not in (await world.machine())["metadata"]

@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.isolation import ClusterIsolation
@@ -21,10 +22,10 @@ from activities.cluster.acts.remediation_objects import ClusterRemediationObject
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.contracts.preservation import GiveUpRequest
 from activities.contracts.remediation import BeforeActing, ExternalRequest, MachineRequest
-from activities.contracts.target import CordonRequest, LookRequest, TaintRequest, Target
-from activities.errors import ErrorType
-from policy.episode.gate import Operation
-from policy.episode.messages import Pinned
+from activities.contracts.target import CordonRequest, LookRequest, LookVerdict, TaintRequest, Target
+from activities.errors import ErrorType, error_type
+from policy.episode.gate import DESTRUCTIVE, Operation
+from policy.episode.messages import Need, NeedKind, Pinned
 from policy.objects.nodes import Taint
 from policy.values.object_refs import ObjectRef
 from simulator.resources import NODES
@@ -167,6 +168,27 @@ async def test_s20_the_attack_that_was_carried_out_deletes_no_machine(attacked: 
     with refused(ErrorType.NOT_LICENSED):
         await give_up(attacked, look, uid)
     assert "deletionTimestamp" not in (await attacked.others.get(CLUSTER_API.path("machines", machine_of(NODE))))["metadata"]
+
+
+async def test_s42_what_cleans_up_marks_lets_nothing_be_done_to_a_healthy_node(attacked: World) -> None:
+    """Any client may ask for a permit, and may call its need a clean-up."""
+    attacked.permits.answer = (True, "")
+    await attacked.hold_cluster_lease()
+    target = await attacked.pinned(kind="Remediation")
+    uid, writes = await uid_of(attacked), attacked.writes
+    for act in (give_up, create_object, cordon):
+        for operation in sorted(DESTRUCTIVE):
+            look = await attacked.look(target, need=Need(kind=NeedKind.CLEAN_UP), operation=operation)
+            try:
+                seen = (await act(attacked, look, uid)).look
+            except ApplicationError as error:
+                assert error_type(error) is ErrorType.NOT_LICENSED
+            else:
+                assert (seen.verdict, seen.reason) == (
+                    LookVerdict.NOT_LICENSED,
+                    "what cleans up marks that were left disrupts nothing",
+                )
+            assert attacked.writes == writes, (act, operation)
 
 
 @pytest.mark.parametrize("name", ["no-such", "node-8", "machine/test/another"])

@@ -35,7 +35,7 @@ from activities.errors import ErrorType, error_type, failure
 from activities.licences import Licences
 from policy.episode.drain import DrainClaim, DrainPod, grace_seconds, is_single_writer, plan_drain
 from policy.episode.gate import By, Operation, Seen, begun_as_failed, kept_by
-from policy.episode.messages import Kind
+from policy.episode.messages import Kind, NeedKind
 from policy.episode.operator_commands import Verb
 from policy.fence.plan import Chosen
 from policy.values.times import moment_of
@@ -136,7 +136,7 @@ class Drain(ClusterActivities):
 
     def _decided_by(self, request: DrainRequest) -> By:
         """A person, where that counts as in a last look."""
-        if (need := request.need) is None or need.kind.automatic:
+        if (need := request.need) is None or need.kind is not NeedKind.PERSON:
             return By.PROGRAM
         doubt = self._only_verified and self._licences.command_problem(request.target, need.command, Verb.FENCE, Verb.REMEDIATE)
         return By.PROGRAM if doubt else By.PERSON

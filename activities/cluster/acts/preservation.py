@@ -100,6 +100,9 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
             if sight.held is None or (why := _another(sight, request)):
                 gone = why if sight.held is not None else no_such_target(request.node)
                 return await self._gone(sight, request, Hold(at=now, gone=gone, replaced=sight.held is not None, reason=gone))
+            if request.node and request.machine is not None and sight.machine is not None:
+                node, machine = sight.node, read_machine(sight.machine, api_of(request.machine))
+                require_machine_of(request.node, machine, node.view if node is not None else None, request.machine.key)
             return await self._bring_about(sight, request, now)
 
         return replace(await edit(request.node, once), streams=self._served.record is not None)
@@ -319,7 +322,11 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
     async def _unless_over(self, request: GiveUpRequest) -> tuple[PreservedMachine, GiveUpResult | None]:
         """The machine as it is now, and the answer where it is not to be deleted, or need not be any more."""
         in_time(request.not_after, self._clock(), f"deleting {request.machine.key}")
-        sight = await self._keeping.look(request.node, request.machine, unhealthy=request.unhealthy)
+        sight = await self._keeping.look(
+            request.node, request.machine, unhealthy=request.unhealthy if request.by_remediation else ""
+        )
+        if request.unhealthy and not request.by_remediation:
+            sight = await self._as_called(sight)
         if sight.held is None or sight.machine is None:
             return sight, GiveUpResult(gone=True, detail="the Machine is gone")
         if sight.machine_uid != request.machine_uid:

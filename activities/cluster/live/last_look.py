@@ -291,7 +291,9 @@ class LastLook:
     def _judge(self, request: LookRequest, sight: _Sight, of_control_plane: Objection | None = None) -> _Answer:
         """By the one table of what keeps acts from a node (`policy/episode/gate.py`)."""
         seen = _seen(request, sight)
-        judges = request.need_matters and not (seen.identity or seen.doubts)  # of another machine, or of a guess, nothing is said
+        # Of another machine, or of a guess, nothing is said. Some acts ask for no need, but not every need licenses those.
+        matters = request.need_matters or (request.destructive and request.need.kind is NeedKind.CLEAN_UP)
+        judges = matters and not (seen.identity or seen.doubts)
         need = self._need(request, sight) if judges else STANDS
         seen = replace(seen, need=need.objection, control_plane=of_control_plane)
         return _Answer(objection=objection(seen, request.operation, _decided_by(request.need, seen), self._clock()), need=need)
@@ -386,7 +388,7 @@ class LastLook:
         return await self._permits.holds(target.cluster, target.pinned.node, target.incident, overridden)
 
     async def _mode(self, once: Readers, request: LookRequest) -> ModeAnswer | None:
-        if not request.destructive or request.need.kind in {NeedKind.PERSON, NeedKind.CLEAN_UP}:
+        if not request.destructive or request.need.kind is NeedKind.PERSON:
             return None
         return await _live_mode(self._served, self._permits, once, request.target.pinned.node, request.need)
 
@@ -401,6 +403,7 @@ class LastLook:
             deletes_it=_deletes_it(request, sight),
             takeover=self._takeover,
             unattested=self._command_problem(request),
+            destructive=request.destructive,
         )
         return need_now(request.need, seen, self._clock())
 

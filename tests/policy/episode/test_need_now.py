@@ -94,6 +94,9 @@ CASES = [
     Case("a person who is believed", PERSON, NeedSeen(), None),
     Case("S42 a person who is not", PERSON, NeedSeen(unattested="nobody has verified it"), UNLICENSED, "nobody has verified it"),
     Case("left-overs on a healthy node", CLEAN_UP, NeedSeen(node=WELL), None),
+    Case(
+        "S42 left-overs are no reason to disrupt", CLEAN_UP, NeedSeen(node=WELL, destructive=True), UNLICENSED, "disrupts nothing"
+    ),
     Case("left-overs of a node that is gone", CLEAN_UP, NeedSeen(), None),
     Case("marks of a sick node, which may have got as far as off", CLEAN_UP, NeedSeen(node=SICK), VETOED, "no mere left-overs"),
     Case("what is not kept as failed", TO_CUT_OFF, NeedSeen(node=SICK, preserving=True), GONE, "does not say that it is kept"),
