@@ -107,8 +107,8 @@ class ClusterModes:
             return ""
         what = "nodes are only observed, and not repaired" if mode is Mode.OBSERVE else f"programs go no further than {mode}"
         others = [rule.scope for rule in self.rules if rule is not everywhere]
-        some = f", but for {some_of(others, 3)}, which have rules of their own" if others else ""
-        return f"{what}{some}: {why}; `nodewarden mode` shows it, `{ARM}` arms a node"
+        some = f"; {some_of(others, 3)}: by a rule of their own" if others else ""
+        return f"{what}: {why}{some}; `nodewarden mode` shows it, `{ARM}` arms a node"
 
     def begun(self, *, repaired: bool) -> ClusterModes:
         """With the mode that a cluster without a setting begins with. repaired: by an earlier scanner."""

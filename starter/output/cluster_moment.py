@@ -196,7 +196,8 @@ def sections(found: ClusterMoment) -> Sections:
         (None, f"{node}: {'; '.join(why_not_repaired([each for each in found.spells if each.node == node], found.at))}")
         for node in dict.fromkeys(each.node for each in found.spells)
     ]
-    parts.append((NOT_REPAIRED, held or [(None, "no node that was due for a repair, as far as Temporal remembers")]))
+    none = f"{found.node} was not due for a repair" if found.node else "no node that was due for a repair"
+    parts.append((NOT_REPAIRED, held or [(None, f"{none}, as far as Temporal remembers")]))
     for stood, heading in HEADINGS.items():
         lines = [(each, _sentence(each, found.at)) for each in found.episodes if each.stood is stood]
         if lines or stood is not Stood.REFUSED:

@@ -425,11 +425,13 @@ def test_the_rule_for_all_nodes_is_not_counted_among_its_exceptions() -> None:
     )
     assert ClusterModes(rules=alone).limited.startswith("nodes are only observed, and not repaired: set for all nodes")
     assert ClusterModes(rules=armed).limited.startswith(
-        "nodes are only observed, and not repaired, but for nodes with rack=r1, which "
+        "nodes are only observed, and not repaired: set for all nodes by ada at "
     )
     many = tuple(ModeRule(mode=Mode.REPAIR, by="ada", reason="r", at=NOW, nodes=(f"node-{each}",)) for each in range(5))
     said = ClusterModes(setting=Mode.OBSERVE, rules=many).limited
-    assert ", but for node-0, node-1, node-2 and 2 more, which have rules of their own: the setting scan.mode is observe" in said
+    assert (
+        ": the setting scan.mode is observe; node-0, node-1, node-2 and 2 more: by a rule of their own; `nodewarden mode`" in said
+    )
 
 
 def test_s52_nodes_of_a_rack_that_is_armed_against_a_rule_for_all_are_counted_in_their_own_mode() -> None:
