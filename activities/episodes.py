@@ -28,6 +28,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from activities.contracts.episode_start import start_options
 from activities.contracts.episodes import (
+    OPENED_WITHIN,
     AskPermit,
     AskPortion,
     DeploymentName,
@@ -98,7 +99,10 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
         self._holder = holder
 
     async def open(self, request: OpenRequest) -> OpenResult:
-        """Start the episodes, side by side."""
+        """Start the episodes, side by side. Raises Expired where that was decided too long ago (S18)."""
+        started = activity.info().started_time  # also by Temporal's clock
+        if request.decided is not None and started - request.decided > OPENED_WITHIN:
+            raise failure(ErrorType.EXPIRED, f"not opened: it was decided at {request.decided.isoformat()}. A reset?")
         episodes: list[FencingInput | RemediationInput] = [*request.episodes, *request.remediations]
         return OpenResult(outcomes=tuple(await asyncio.gather(*(self._open(episode) for episode in episodes))))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from temporalio import activity
@@ -17,6 +17,10 @@ from policy.episode.permits import PermitAnswer, PermitRequest, PortionAnswer, P
 from policy.history.spells import ScannerSpells
 from policy.scan.pauses import Pauses
 
+OPENED_WITHIN = timedelta(seconds=60)
+"""After it was decided. A reset of the scanner's workflow has Temporal schedule anew, days later as well, what the history had
+decided there and not seen the end of."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenRequest:
@@ -25,6 +29,8 @@ class OpenRequest:
     cluster: str
     episodes: tuple[FencingInput, ...] = ()
     remediations: tuple[RemediationInput, ...] = ()
+    decided: datetime | None = None
+    """By Temporal's clock; None: an older version asks."""
 
 
 class Opened(StrEnum):

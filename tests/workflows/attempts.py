@@ -80,6 +80,8 @@ class Activity:
     call: Call
     request: Any
     decided: datetime
+    scheduled: datetime
+    """From when its time counts: later than it was decided where the server has scheduled it anew, after a reset."""
     number: int = 0
     answered: int = 0
     """The last attempt of which it is known how it ended."""
@@ -105,7 +107,7 @@ class Activity:
             clockwork.unserved.remove(self.call.method)
             wait = timedelta(hours=1)
         whole = _span(self.command, "schedule_to_close_timeout")
-        left = self.decided + whole - clockwork.now if whole is not None else None
+        left = self.scheduled + whole - clockwork.now if whole is not None else None
         if patience is not None and wait > patience:
             clockwork.after(patience, lambda: self._time_out(TimeoutType.TIMEOUT_TYPE_SCHEDULE_TO_START))
         elif left is not None and wait > left:
@@ -136,7 +138,7 @@ class Activity:
         if (span := _span(self.command, "start_to_close_timeout")) is not None:
             limits.append((span, TimeoutType.TIMEOUT_TYPE_START_TO_CLOSE))
         if (whole := _span(self.command, "schedule_to_close_timeout")) is not None:
-            limits.append((max(self.decided + whole - clockwork.now, timedelta(0)), TimeoutType.TIMEOUT_TYPE_SCHEDULE_TO_CLOSE))
+            limits.append((max(self.scheduled + whole - clockwork.now, timedelta(0)), TimeoutType.TIMEOUT_TYPE_SCHEDULE_TO_CLOSE))
         end, kind = min(limits)
         reply = min(clockwork.moments(0.005, 3.0 if clockwork.chance(0.1) else 0.2), end * 0.9)
         try:
@@ -156,7 +158,7 @@ class Activity:
         now = self.clockwork.now
         if (patience := _span(self.command, "schedule_to_start_timeout")) is not None and now - self._queued >= patience:
             self._time_out(TimeoutType.TIMEOUT_TYPE_SCHEDULE_TO_START)
-        elif (whole := _span(self.command, "schedule_to_close_timeout")) is not None and now - self.decided >= whole:
+        elif (whole := _span(self.command, "schedule_to_close_timeout")) is not None and now - self.scheduled >= whole:
             self._time_out(TimeoutType.TIMEOUT_TYPE_SCHEDULE_TO_CLOSE)
         else:
             self.clockwork.after(timedelta(seconds=1), self._begin)
@@ -245,7 +247,7 @@ class Activity:
         longest = policy.maximum_interval.ToTimedelta() or first * 100
         pause = delay or min(first * (policy.backoff_coefficient or 2.0) ** (self.number - 1), longest)
         whole = _span(self.command, "schedule_to_close_timeout")
-        return None if whole is not None and self.clockwork.now + pause >= self.decided + whole else pause
+        return None if whole is not None and self.clockwork.now + pause >= self.scheduled + whole else pause
 
     def cancel(self) -> None:
         """The workflow wants it no more, and does not wait to hear how it ended."""

@@ -5,7 +5,7 @@ An instance that is built anew is told the whole history, and must answer as the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -172,7 +172,7 @@ class Execution:
                     if ("fire_timer", known.seq) not in over:
                         self._start_timer(known.seq, over_at - self.clockwork.now)
                 elif (RESOLVED_BY.get(kind, ""), getattr(known, "seq", 0)) not in over and kind != "update_response":
-                    self._obey(command)
+                    self._obey(command, at)
         if not kept:
             first = next(job for task in before._history for job in task.activation.jobs if job.HasField("initialize_workflow"))
             self.deliver(initialize_workflow=first.initialize_workflow)
@@ -292,7 +292,7 @@ class Execution:
             self.failure, self.closed = completion.failed.failure.message, True
             return
         commands = list(completion.successful.commands)
-        self._remember(activation, commands)
+        self._remember(activation, commands, completion.successful.used_internal_flags)
         for command in commands:
             self._obey(command)
         if not self.closed and self.clockwork.chance(self.clockwork.perils.forgets) and self._is_worth_a_replay():
@@ -306,11 +306,14 @@ class Execution:
         activation = WorkflowActivation(
             run_id=self.run_id, history_length=self._length, jobs=jobs, continue_as_new_suggested=self.suggests_rolling
         )
+        if self._history:
+            activation.available_internal_flags.extend(self._history[-1].activation.available_internal_flags)
         activation.timestamp.FromDatetime(self.clockwork.now)
         return activation
 
-    def _remember(self, activation: WorkflowActivation, commands: list[WorkflowCommand]) -> None:
-        """An update that its validator refused leaves no trace in a history, nor does a task that consisted of it alone."""
+    def _remember(self, activation: WorkflowActivation, commands: list[WorkflowCommand], flags: Iterable[int]) -> None:
+        """An update that its validator refused leaves no trace in a history, nor does a task that consisted of it alone.
+        flags: ways of the SDK that the task has gone, which the server keeps with it, so a replay goes them from there on."""
         said = [each.update_response for each in commands if each.HasField("update_response")]
         self._accepted |= {each.protocol_instance_id for each in said if each.HasField("accepted")}
         refused = {each.protocol_instance_id for each in said if each.HasField("rejected")} - self._accepted
@@ -324,6 +327,7 @@ class Execution:
         told.jobs.extend(WorkflowActivationJob(notify_has_patch=NotifyHasPatch(patch_id=each)) for each in patches)
         told.jobs.extend(kept)
         told.is_replaying = True
+        told.available_internal_flags.extend(set(flags) - set(told.available_internal_flags))
         for job in told.jobs:
             if job.HasField("do_update"):
                 job.do_update.run_validator = False
@@ -401,7 +405,8 @@ class Execution:
 
     # Commands -------------------------------------------------------------------------------------------------------
 
-    def _obey(self, command: WorkflowCommand) -> None:
+    def _obey(self, command: WorkflowCommand, decided: datetime | None = None) -> None:
+        """decided: when it was said, where that was before a reset."""
         if command.WhichOneof("variant") in ENDINGS:
             self.closed, self.ending = True, command
         match command.WhichOneof("variant"):
@@ -411,7 +416,7 @@ class Execution:
                 if (timer := self._timers.pop(command.cancel_timer.seq, None)) is not None:
                     timer.stopped = True
             case "schedule_activity":
-                self._schedule(command.schedule_activity)
+                self._schedule(command.schedule_activity, decided or self.clockwork.now)
             case "request_cancel_activity":
                 self._activities[command.request_cancel_activity.seq].cancel()
             case "signal_external_workflow_execution":
@@ -446,11 +451,11 @@ class Execution:
 
         self.clockwork.after(span, fire)
 
-    def _schedule(self, command: ScheduleActivity) -> None:
+    def _schedule(self, command: ScheduleActivity, decided: datetime) -> None:
         call = self.clockwork.call_of(command.activity_type)
         request = _value(command.arguments[0], call.takes)
         self.clockwork.decided(call, request)
-        self._activities[command.seq] = activity = Activity(self, command, call, request, self.clockwork.now)
+        self._activities[command.seq] = activity = Activity(self, command, call, request, decided, self.clockwork.now)
         activity.schedule()
 
     def _signal(self, command: WorkflowCommand) -> None:

@@ -16,6 +16,7 @@ from random import Random
 from typing import Any, cast
 
 from activities.contracts.episodes import (
+    OPENED_WITHIN,
     DeploymentName,
     DescribeRequest,
     DescribeResult,
@@ -371,6 +372,8 @@ class Fleet:
         return DeploymentName(holder="us")
 
     def open_all(self, request: OpenRequest) -> OpenResult:
+        if request.decided is not None and self.now - request.decided > OPENED_WITHIN:
+            raise failure(ErrorType.EXPIRED, "open: too late")
         return OpenResult(outcomes=tuple(self._opened(request)))
 
     def _opened(self, request: OpenRequest) -> Iterator[OpenOutcome]:

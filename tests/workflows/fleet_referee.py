@@ -24,6 +24,8 @@ SEEN = timedelta(seconds=30)
 """How old a report may be by which an episode is opened (15 s), and how long it may have been on its way, or behind, before."""
 SHOWN = timedelta(seconds=45)
 """So long what people are shown may lag behind what is so: a report, its answer, and a task whose worker has died."""
+LATE = timedelta(seconds=61)
+"""Nothing is opened so long after it was decided."""
 ORDER = ("observe", "cordon", "drain", "repair")
 EXCLUDED, HELD, OFF, MODE = (
     "remediation.medik8s.io/exclude-from-remediation",
@@ -186,6 +188,8 @@ class FleetReferee:
         seen = {state.uid for state in self.states(node, decided - SEEN, decided)}
         if asked.node_uid not in seen:
             self.fault("S9", f"an episode of {node} begins for {asked.node_uid}, which has been {sorted(seen)}")
+        if (late := self.fleet.now - decided) > LATE:
+            self.fault("S18", f"an episode of {node} begins that was decided {late} ago")
         self.not_paused(decided, f"an episode of {node} begins")
 
     def not_paused(self, moment: datetime, what: str) -> None:

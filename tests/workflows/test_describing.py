@@ -8,13 +8,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 import pytest
 from temporalio import workflow
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
+from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment, WorkflowEnvironment
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
@@ -136,6 +137,15 @@ async def described(client: Client, node: str) -> EpisodeDescription:
     (only,) = found.episodes
     assert isinstance(only, EpisodeDescription)
     return only
+
+
+async def test_s18_what_a_reset_has_scheduled_anew_long_after_it_was_decided_is_not_opened() -> None:
+    environment, decided = ActivityEnvironment(), datetime(2026, 11, 1, tzinfo=UTC)
+    environment.info = replace(environment.info, started_time=decided + timedelta(seconds=61))
+    with pytest.raises(ApplicationError, match="was decided at 2026-11-01"):
+        await environment.run(service(cast(Client, None)).open, OpenRequest(cluster=CLUSTER, decided=decided))
+    environment.info = replace(environment.info, started_time=decided + timedelta(seconds=60))
+    await environment.run(service(cast(Client, None)).open, OpenRequest(cluster=CLUSTER, decided=decided))
 
 
 async def opened(client: Client, episode: FencingInput) -> OpenOutcome:

@@ -11,11 +11,15 @@ import logging
 import os
 import re
 from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
 
+from policy.values.mode import Mode
 from tests.docs.reading import pages
+from tests.workflows.clockwork import Perils
 from tests.workflows.faults import Fault
+from tests.workflows.fleet import Fleet
 from tests.workflows.fleet_moves import MOVES, FleetPlay, story
 
 PLAYS = int(os.environ.get("NODEWARDEN_TEST_FLEET_PLAYS", "30"))
@@ -39,6 +43,38 @@ def test_whatever_happens_a_scanner_keeps_the_rules_and_says_what_is_so() -> Non
             pytest.fail(story(seed))
         acts += play.referee.acts
     assert acts > PLAYS / 2, "the plays are about nothing"
+
+
+def _pass(fleet: Fleet, seconds: float) -> None:
+    until = fleet.now + timedelta(seconds=seconds)
+    while (due := fleet.clockwork.due()) is not None and due <= until:
+        fleet.clockwork.turn()
+    fleet.clockwork.now = until
+
+
+def test_a_scanner_that_is_cancelled_in_the_very_task_that_answers_its_scan_ends_as_one_that_is_stopped() -> None:
+    """S35: else it records nothing and gives no Lease back. Of seed 1102."""
+    fleet = Fleet(1, nodes=4, cap=1, setting=Mode.REPAIR, perils=Perils())
+    with fleet.clockwork as clockwork:
+        fleet.start()
+        _pass(fleet, 20)
+        scanner, body = fleet.scanner, fleet.nodes["n1"]
+        assert scanner is not None
+        scanner.deaf_until = fleet.now + timedelta(seconds=5)
+        scanner.cancel("drawn")
+        body.ready, body.since = "Unknown", fleet.now
+        fleet.put(body)
+        _pass(fleet, 30)
+        assert scanner.failure == ""
+        assert scanner.result.stopped_by.startswith("Temporal")
+        scanner.forget()
+        scanner.query("status")
+        assert clockwork.problems == [], "its replay goes the same way"
+
+
+def test_what_a_reset_has_scheduled_anew_is_not_opened_long_after_it_was_decided() -> None:
+    """S18: n7 had been well for a minute."""
+    assert FleetPlay(1102).run() == []
 
 
 def test_the_page_of_moves_names_each_move_and_no_other() -> None:

@@ -354,6 +354,11 @@ class HealthScanner:
             why = "no worker of the cluster takes the scan: does one run?" if never_began(error) else error_message(error)
             self._received_at, self._scan_problem = None, f"the cluster can't be scanned: {why}"
             raise
+        except asyncio.CancelledError:
+            # The scan's own: it was cut short in the very task that brought its answer, and that is lost. Ours is the end.
+            if not poll.scan.cancelled() or ((task := asyncio.current_task()) is not None and task.cancelling()):
+                raise
+            return None
         finally:
             self._poll = None
         # Only now: a scan that was cancelled may never have begun, while no worker served the cluster.
@@ -564,6 +569,7 @@ class HealthScanner:
             cluster=self._input.cluster,
             episodes=tuple(each for each in inputs if isinstance(each, FencingInput)),
             remediations=tuple(each for each in inputs if isinstance(each, RemediationInput)),
+            decided=workflow.now(),
         )
         names = ", ".join(episode.node for episode in inputs)
         try:
