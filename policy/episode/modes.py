@@ -68,8 +68,9 @@ def _selector(text: str) -> Selector:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterModes:
     """What is set for a cluster. setting: `scan.mode`, None where it is not set. found: the mode that such a cluster begins
-    with, None while that is not known. rules: the oldest first. before: what held when the scanner's workflow was reset, the
-    oldest first, as a rule of that moment for all nodes and those that there were: it only lowers."""
+    with, None while that is not known. rules: the oldest first. before: what held when the scanner's workflow was reset, or
+    started anew without a word of it, the oldest first, as a rule of that moment for all nodes and those that there were: it
+    only lowers."""
 
     setting: Mode | None = None
     found: Mode | None = None
@@ -100,7 +101,8 @@ class ClusterModes:
         how to arm it (S44)."""
         if self.before:
             ends = "until a mode is set for them, or `nodewarden mode unset --all`"
-            return f"the scanner was reset: nodes are repaired no further than was set before, {ends}; `nodewarden mode` shows it"
+            limit = f"nodes are repaired no further than was set before, {ends}"
+            return f"the scanner was reset or started anew: {limit}; `nodewarden mode` shows it"
         everywhere = next((rule for rule in reversed(self.rules) if not (rule.nodes or rule.selector)), None)
         mode, why = (everywhere.mode, str(everywhere)) if everywhere is not None else (self.default, self.why)
         if mode is Mode.REPAIR:
@@ -122,7 +124,7 @@ class ClusterModes:
         names = sum(len(each.nodes) for each in former.rules)
         unclear = bool(former.before) or len(former.rules) > MOST_RULES or names > MOST_NAMES
         mode, rules = (Mode.OBSERVE, ()) if unclear else (former.default, former.rules)
-        reason = in_a_line(f"before its workflow was reset, {former.why}", LONGEST_KEPT)
+        reason = in_a_line(f"before its workflow was reset or started anew, {former.why}", LONGEST_KEPT)
         before = (ModeRule(mode=mode, by="the scanner", reason=reason, at=at), *rules)
         return replace(self, before=before if any(each.mode is not Mode.REPAIR for each in before) else ())
 

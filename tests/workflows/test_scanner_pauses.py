@@ -474,6 +474,77 @@ async def test_s52_what_a_reset_takes_back_goes_on_as_far_as_it_lowers_or_stops(
         await scan.has_opened(1)
 
 
+async def test_s44_s52_a_scanner_that_is_started_with_nothing_but_its_cluster_goes_on_as_the_terminated_one_was_told(
+    server: WorkflowEnvironment,
+) -> None:
+    """As Temporal's own command starts it. No look gets a mode before that is known."""
+    world = RealList(report())
+    world.client, world.by_mode = server.client, True
+    async with scanning(server, world, concurrency=5, modes=ClusterModes(setting=Mode.REPAIR)) as scan:
+        await scan.until(lambda status: status.scans > 0)
+        await says(scan, "observe")
+        await paused(scan)
+        await scan.client_handle().terminate("it is stuck")
+        before = world.listed
+        world.may_list.clear()
+        world.show(report("node-1"))
+        plain, queue = ScannerInput(cluster=scan.cluster), f"scanners-{scan.cluster}"
+        await server.client.start_workflow(HealthScanner.run, plain, id=scan.handle.id, task_queue=queue)
+        await eventually(server, lambda: world.listed > before)
+        assert await asked(scan) is None, "what was lowered is not known yet"
+        world.may_list.set()
+        status = await scan.until(lambda status: status.modes.is_known)
+        assert mode_of(status.modes, "node-1", {}).mode is Mode.OBSERVE
+        assert [each.reason for each in status.pauses] == [WHY]
+        assert await asked(scan) == status.modes
+        assert [each.pause.reason for each in await heard(scan)] == [WHY]
+        await scan.client_handle().execute_update(HealthScanner.unpause, UnpauseRequest(who="ada", reason="replaced"))
+        seen = len(world.requests)
+        await eventually(server, lambda: len(world.requests) > seen and not world.requests[-1].halted)
+        assert world.opened == []
+        await says(scan, "repair", nodes=("node-1",))
+        await scan.has_opened(1)
+
+
+@pytest.mark.parametrize(
+    ("handed", "stopped", "mode"),
+    [
+        ({}, False, Mode.OBSERVE),
+        ({"modes": ClusterModes(setting=Mode.REPAIR)}, False, Mode.REPAIR),
+        ({"state": ScannerState(started=NOW)}, False, Mode.REPAIR),
+        ({}, True, Mode.REPAIR),
+    ],
+)
+async def test_s52_only_who_was_handed_nothing_goes_on_as_the_last_scanner_was_told(
+    handed: dict[str, Any], stopped: bool, mode: Mode, env: WorkflowEnvironment
+) -> None:
+    """Not who was started by `nodewarden scan start`, nor in a new history, nor after a scanner that a person had stopped."""
+    rule = ModeRule(mode=Mode.OBSERVE, by="ada", reason=WHY, at=NOW)
+    told = {"modes": ClusterModes(setting=Mode.REPAIR).ruled(rule), "ended": NOW, "former": "run-1", "stopped": stopped}
+    world = ScriptedCluster(found=[contract.FoundOpen(nodes=(), earlier=True, repaired=True, **told)])
+    async with scanning(env, world, **handed) as scan:
+        status = await scan.until(lambda status: status.modes.is_known)
+        assert mode_of(status.modes, "node-1", {}).mode is mode
+
+
+async def test_s44_what_a_person_has_ended_since_is_not_taken_over_again(env: WorkflowEnvironment) -> None:
+    """Where the table is built a second time, as after another run in a report."""
+    async with scanning(env, ScriptedCluster()) as last:
+        await last.until(lambda status: status.report is not None)
+        await paused(last)
+        left = await heard(last)
+        await stopped(last)
+        await last.handle.result()
+    world = ScriptedCluster(report(run="a"), found=[contract.FoundOpen(nodes=(), earlier=True, former="run-1", pauses=left)])
+    async with scanning(env, world) as scan:
+        await scan.until(lambda status: bool(status.pauses))
+        await scan.client_handle().execute_update(HealthScanner.unpause, UnpauseRequest(who="ada", reason="replaced"))
+        listed = world.listed
+        world.show(report("node-1", run="b"))
+        await eventually(env, lambda: world.listed > listed)
+        await scan.has_opened(1)
+
+
 @pytest.mark.parametrize(
     ("answer", "left"), [({"streams": None}, 1), ({"streams": False}, 0), ({"streams": False, "cluster_uid": "another"}, 1)]
 )

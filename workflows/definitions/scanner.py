@@ -121,6 +121,8 @@ class HealthScanner:
         self._spells = Spells(request, state, self._background)
         # What is under way, and what is shown of it. A new history begins without any of it.
         self._scans_before = state.scans
+        self._took_over = request.state is not None
+        """Whether what the last scanner had set is known: once, since people may take it back from then on (S44, S52)."""
         self._stop: StopRequest | None = None
         self._changed = False
         """Whether another node may be admitted since the last decision."""
@@ -197,20 +199,36 @@ class HealthScanner:
         await self._background.ended()
 
     async def _take_over(self, found: FoundOpen) -> None:
-        """From the last scanner what it saw and did not record; from a life of this history that a reset took back what it had
-        set, as far as that lowers or stops: what raises a person sets anew (S44, S52)."""
+        """From the last scanner what it saw and did not record; from a life of this history that a reset took back, and where we
+        were handed nothing from the last one that no person stopped, what it had set, as far as that lowers or stops: what raises
+        a person sets anew (S44, S52)."""
         self._holders.found, now = None, workflow.now()
         # Two runs of one id are never open at once: one that ended after this history had begun was a life of this one.
         began = workflow.info().workflow_start_time + timedelta(seconds=1)
-        if found.ended is not None and found.ended > began:
-            if (standing := pauses.with_lost(self._state.pauses, found.pauses, now)) != self._state.pauses:
-                self._set_pauses(standing)
+        was_reset = found.ended is not None and found.ended > began
+        terminated = bool(found.former) and not (was_reset or found.stopped or self._took_over)
+        takes_pauses = was_reset or (terminated and not self._input.pauses)
+        standing = pauses.with_lost(self._state.pauses, found.pauses, now) if takes_pauses else self._state.pauses
+        if standing != self._state.pauses:
+            self._set_pauses(standing)
+        if was_reset:
             self._set_modes(self._state.modes.after_reset(found.modes or REPAIRS, now))
+        elif terminated and self._input.modes == REPAIRS:
+            self._lower_as(found)
         self._holders.was_reset = False
         if found.former:
             await self._spells.take_over(found.former)
         if found.repaired is not None and not self._state.modes.is_known:
             self._set_modes(self._state.modes.begun(repaired=found.repaired))
+        self._took_over = True
+
+    def _lower_as(self, found: FoundOpen) -> None:
+        """No further than the last scanner's modes, but for what people have set since we began. A cluster that begins with
+        observe is lowered already."""
+        begun = self._state.modes.begun(repaired=found.repaired is not False)
+        lowered = begun.after_reset(found.modes or REPAIRS, self._state.started)
+        if begun.default is Mode.REPAIR and lowered.before:
+            self._set_modes(replace(self._state.modes, before=lowered.before))
 
     async def _learn_our_name(self) -> None:
         """A scanner that was started with nothing but a cluster asks for the name of its deployment. A name that another
@@ -905,7 +923,8 @@ class HealthScanner:
         """None while it was not found out yet with which mode this cluster begins, which licenses no program (S52). Where an
         older version has built the table, none was looked for, and the cluster is repaired as before."""
         found = self._state.modes.is_known or self._state.known
-        return self._state.modes if found and not self._holders.was_reset else None
+        lost = self._holders.was_reset or (not self._took_over and self._input.modes == REPAIRS)
+        return self._state.modes if found and not lost else None
 
     def _set_modes(self, changed: ClusterModes) -> None:
         """It takes effect at once: no report that was made under the former modes is acted on (S52)."""
