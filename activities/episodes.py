@@ -338,7 +338,6 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
             ended=(former.close_time or datetime.now(UTC)) if former is not None else None,
             modes=modes,
             pauses=past,
-            stopped=former is not None and former.status is WorkflowExecutionStatus.COMPLETED,
         )
 
     async def request_permit(self, request: AskPermit) -> PermitAnswer:

@@ -117,8 +117,7 @@ class FoundOpen:
     earlier: whether another scanner of the cluster ran before the one that asks; former: the run of the last of those, "" where
     none is known. repaired: whether that one repaired by itself: its memo says so, or it was of a version without modes and an
     episode of the cluster ever was. An episode alone is no sign of it, since a person may ask for one (S52). None where an older
-    version answers. modes, pauses: what people had set when it ended, and ended: when that was. stopped: whether
-    it ended because it was asked to (`scan stop`).
+    version answers. modes, pauses: what people had set when it ended, and ended: when that was.
     """
 
     nodes: tuple[str, ...]
@@ -128,7 +127,6 @@ class FoundOpen:
     ended: datetime | None = None
     modes: ClusterModes | None = None
     pauses: Pauses = ()
-    stopped: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

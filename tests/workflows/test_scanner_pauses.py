@@ -507,20 +507,19 @@ async def test_s44_s52_a_scanner_that_is_started_with_nothing_but_its_cluster_go
 
 
 @pytest.mark.parametrize(
-    ("handed", "stopped", "mode"),
+    ("handed", "mode"),
     [
-        ({}, False, Mode.OBSERVE),
-        ({"modes": ClusterModes(setting=Mode.REPAIR)}, False, Mode.REPAIR),
-        ({"state": ScannerState(started=NOW)}, False, Mode.REPAIR),
-        ({}, True, Mode.REPAIR),
+        ({}, Mode.OBSERVE),
+        ({"modes": ClusterModes(setting=Mode.REPAIR)}, Mode.REPAIR),
+        ({"state": ScannerState(started=NOW)}, Mode.REPAIR),
     ],
 )
 async def test_s52_only_who_was_handed_nothing_goes_on_as_the_last_scanner_was_told(
-    handed: dict[str, Any], stopped: bool, mode: Mode, env: WorkflowEnvironment
+    handed: dict[str, Any], mode: Mode, env: WorkflowEnvironment
 ) -> None:
-    """Not who was started by `nodewarden scan start`, nor in a new history, nor after a scanner that a person had stopped."""
+    """Not who was started by `nodewarden scan start`, nor in a new history."""
     rule = ModeRule(mode=Mode.OBSERVE, by="ada", reason=WHY, at=NOW)
-    told = {"modes": ClusterModes(setting=Mode.REPAIR).ruled(rule), "ended": NOW, "former": "run-1", "stopped": stopped}
+    told = {"modes": ClusterModes(setting=Mode.REPAIR).ruled(rule), "ended": NOW, "former": "run-1"}
     world = ScriptedCluster(found=[contract.FoundOpen(nodes=(), earlier=True, repaired=True, **told)])
     async with scanning(env, world, **handed) as scan:
         status = await scan.until(lambda status: status.modes.is_known)

@@ -200,20 +200,20 @@ class HealthScanner:
 
     async def _take_over(self, found: FoundOpen) -> None:
         """From the last scanner what it saw and did not record; from a life of this history that a reset took back, and where we
-        were handed nothing from the last one that no person stopped, what it had set, as far as that lowers or stops: what raises
-        a person sets anew (S44, S52)."""
+        were handed nothing from the last one, what people had set there, as far as that lowers or stops: what raises a person
+        sets anew (S44, S52)."""
         self._holders.found, now = None, workflow.now()
         # Two runs of one id are never open at once: one that ended after this history had begun was a life of this one.
         began = workflow.info().workflow_start_time + timedelta(seconds=1)
         was_reset = found.ended is not None and found.ended > began
-        terminated = bool(found.former) and not (was_reset or found.stopped or self._took_over)
-        takes_pauses = was_reset or (terminated and not self._input.pauses)
+        begins = bool(found.former) and not (was_reset or self._took_over)
+        takes_pauses = was_reset or (begins and not self._input.pauses)
         standing = pauses.with_lost(self._state.pauses, found.pauses, now) if takes_pauses else self._state.pauses
         if standing != self._state.pauses:
             self._set_pauses(standing)
         if was_reset:
             self._set_modes(self._state.modes.after_reset(found.modes or REPAIRS, now))
-        elif terminated and self._input.modes == REPAIRS:
+        elif begins and self._input.modes == REPAIRS:
             self._lower_as(found)
         self._holders.was_reset = False
         if found.former:
