@@ -117,7 +117,8 @@ async def _live(session: Session, node: str) -> NodeExplanation:
             except RequestError as error:
                 problems.append(str(error))
     except TemporalUnreachableError as error:
-        problems.append(f"episodes are not shown: {error}")
+        problems.append(f"episodes, modes, pauses and permits are not shown: {error}")
+        halted = "Temporal does not answer"
     if found is not None and scanner is not None:
         found.ledger.put_modes(scanner.modes)
     return NodeExplanation(

@@ -315,6 +315,16 @@ async def test_no_check_is_said_to_act_while_all_is_halted(
     assert (">not now<" in body) is bool(changes)
 
 
+async def test_s52_a_check_that_may_act_on_some_of_its_nodes_is_not_said_to_act_on_all(
+    page: aiohttp.ClientSession, scripted: ScriptedWarden
+) -> None:
+    few = check(modes=((Mode.OBSERVE, 9), (Mode.REPAIR, 3)))
+    scripted.answer = dataclasses.replace(status(), scanner=scanner(report(checks=(few,))))
+    body = await text(page, f"/c/{CLUSTER}/checks")
+    assert "Yes, but 1 of 1 only on some of its nodes" in body
+    assert "only on 3 of 12, the mode of the others is observe" in body
+
+
 async def test_what_is_old_is_dated_and_answers_nothing_as_if_it_were_now(
     page: aiohttp.ClientSession, scripted: ScriptedWarden
 ) -> None:

@@ -94,6 +94,8 @@ async def test_without_temporal_nothing_is_begun_people_know_it_and_data_at_risk
         return any(each["reason"] == "DataAtRisk" for each in await events_about(system, "Node", writer))
 
     await system.until(is_warned_of, f"data on {writer} is at risk", seconds=30)
+    _, printed = await ask(system, "explain", writer)
+    assert "nothing is begun for it: Temporal does not answer" in " ".join(printed.split()), printed
     assert time.monotonic() - killed > WAIT.total_seconds()
     assert [*commands(system, writer), *commands(system, other)] == []
     await system.temporal.start()
