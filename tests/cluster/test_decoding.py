@@ -348,7 +348,7 @@ def test_s18_what_a_machine_says_wrongly_of_its_preservation_hides_neither_it_no
 DECODER = "activities/cluster/objects/machines_decoding.py"
 
 ELSEWHERE = {
-    "providerID": {"activities/cluster/objects/decoding.py", "policy: fencing.py"},  # of Nodes
+    "providerID": {"activities/cluster/objects/decoding.py", "policy: proofs.py"},  # of Nodes
     "machinePreserveTimeout": {"policy: requests.py"},  # of templates, and of Shoots
     "preserveExpiryTime": {"activities/cluster/acts/preservation.py"},  # is written there
     "failureMessage": {"policy: remediation_objects.py"},  # of remediation objects
