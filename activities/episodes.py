@@ -102,7 +102,7 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
         """Start the episodes, side by side. Raises Expired where that was decided too long ago (S18)."""
         started = activity.info().started_time  # also by Temporal's clock
         if request.decided is not None and started - request.decided > OPENED_WITHIN:
-            raise failure(ErrorType.EXPIRED, f"not opened: it was decided at {request.decided.isoformat()}. A reset?")
+            raise failure(ErrorType.EXPIRED, f"not opened: it was decided at {request.decided.isoformat()}, too long ago")
         episodes: list[FencingInput | RemediationInput] = [*request.episodes, *request.remediations]
         return OpenResult(outcomes=tuple(await asyncio.gather(*(self._open(episode) for episode in episodes))))
 

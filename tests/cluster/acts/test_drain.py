@@ -345,6 +345,15 @@ async def test_s52_where_the_mode_is_not_known_a_person_s_drain_goes_on(ready: W
     assert (await drain(ready, need=Need(kind=NeedKind.PERSON))).evicted == 1
 
 
+async def test_s52_a_clean_up_is_no_word_of_a_person(ready: World) -> None:
+    """Any client may call its need so."""
+    await ready.add_pod("web", owner="ReplicaSet")
+    ready.permits.set = ClusterModes(setting=Mode.OBSERVE)
+    with refused(ErrorType.VETOED, "its mode is observe"):
+        await drain(ready, need=Need(kind=NeedKind.CLEAN_UP))
+    assert len(await ready.pods()) == 1
+
+
 async def test_s20_what_is_said_while_the_volumes_of_a_silent_node_are_read_evicts_nothing(
     dead: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
