@@ -27,6 +27,8 @@ from policy.values.times import format_duration, quantile
 
 USUAL_REPAIR = timedelta(minutes=10)
 """How long a repair takes where too few of our own have ended: a power cycle with its proofs, and the boot of a server."""
+TURN = timedelta(minutes=1)
+"""A repair that begins so soon after it was due was not held: it waited for its permit behind others."""
 FEWEST_REPAIRS = 5
 """So many have to have ended before their median counts."""
 FEWEST_CASES = 10
@@ -369,11 +371,13 @@ def _by_others(cases: Iterable[JudgedSpell], usual: timedelta) -> RepairsByOther
 
 def _brakes(recorded: Iterable[RecordedSpell], now: datetime) -> tuple[BrakeTally, ...]:
     """The rule that held most spells first. One that let go earlier decided nothing, nor did one under which a repair would have
-    been begun by then."""
+    been begun by then, or was begun within a moment: that node had its turn."""
     held = defaultdict[str, list[RecordedSpell]](list)
     for each in recorded:
-        if each.spell.held and each.spell.held[-1].code != MODE and begins(each.spell, each.spell.due, now) is None:
-            held[each.spell.held[-1].code].append(each)
+        spell = each.spell
+        had_its_turn = spell.ending is Ending.OURS and spell.ended is not None and spell.ended - spell.due < TURN
+        if spell.held and spell.held[-1].code != MODE and not had_its_turn and begins(spell, spell.due, now) is None:
+            held[spell.held[-1].code].append(each)
     tallies = list[BrakeTally]()
     for code, found in held.items():
         ends = Counter(each.spell.ending for each in found)

@@ -156,7 +156,7 @@ def _begun(found: WatchedNode, place: int, now: datetime) -> Spell:
         steps=found.steps,
         place=place,
         mode=found.mode,
-        held=(HeldSpan(code=found.code, message=_cut(found.message), since=now),),
+        held=(HeldSpan(code=found.code, message=_cut(found.message), since=now, mode=found.mode),),
     )
 
 
@@ -176,11 +176,13 @@ def _named(spell: Spell | WatchedNode) -> int:
 
 
 def _held_now(spell: Spell, found: WatchedNode, now: datetime, *, most: int) -> Spell:
-    """The same code goes on, with what its sentence says by now; a mode that was set in another way is another span."""
+    """The same code under the same mode goes on, with what its sentence says by now; a mode that was set in another way is a
+    span of its own."""
     last = spell.held[-1] if spell.held else None
     spell = spell if spell.uid or not found.uid else replace(spell, uid=found.uid, boot_id=found.boot_id)
-    span = HeldSpan(code=found.code, message=_cut(found.message), since=now)
-    if last is not None and last.code == found.code and (found.code != MODE or last.message == span.message):
+    span = HeldSpan(code=found.code, message=_cut(found.message), since=now, mode=found.mode)
+    goes_on = last is not None and (last.code, last.mode or span.mode) == (span.code, span.mode)
+    if last is not None and goes_on and (found.code != MODE or last.message == span.message):
         return replace(spell, held=(*spell.held[:-1], replace(last, message=span.message)))
     before = (*spell.held[:-1], replace(last, until=now)) if last is not None else ()
     return replace(spell, held=(*before[:1], *before[1:][-(most - 2) or len(before) :], span))

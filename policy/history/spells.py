@@ -16,6 +16,7 @@ from functools import partial
 from math import inf
 
 from policy.episode.decisions import Decision, DecisionKind
+from policy.episode.gate import MODE
 from policy.values.display_text import counted
 from policy.values.mode import Mode
 from policy.values.times import as_of, written
@@ -44,12 +45,20 @@ class Ending(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldSpan:
     """What kept the node from a repair, and when. code: of `policy.scan.permit_rules.AdmissionRefusal`, or the name of a row of
-    `policy.episode.gate.RULES`. until: None while it lasts."""
+    `policy.episode.gate.RULES`. until: None while it lasts. mode: of the node meanwhile, as one that allows no repair would have
+    held it as well; None where that is not known."""
 
     code: str
     message: str
     since: datetime
     until: datetime | None = None
+    mode: Mode | None = None
+
+    @property
+    def in_words(self) -> str:
+        """With the mode where that would have held the node, too."""
+        also = self.mode if self.mode not in {None, Mode.REPAIR} and self.code != MODE else None
+        return held_by(self.code, self.message) + (f"; its mode was {also}, which holds it as well" if also else "")
 
 
 def held_by(code: str, message: str) -> str:
@@ -290,6 +299,6 @@ def why_not_repaired(spells: Iterable[Spell], moment: datetime) -> Iterator[str]
         yield f"it would have been repaired{steps} from {clock(spell.due)} on, {turn}"
         held = next((each for each in reversed(spell.held) if each.since <= moment), None)
         if held is not None:
-            yield f"what held it since {clock(held.since)}: {held_by(held.code, held.message)}"
+            yield f"what held it since {clock(held.since)}: {held.in_words}"
         if spell.ended is not None:
             yield f"what became of it, at {clock(spell.ended)}: {ending(spell)}"

@@ -197,7 +197,9 @@ def sections(found: ClusterMoment) -> Sections:
         for node in dict.fromkeys(each.node for each in found.spells)
     ]
     none = f"{found.node} was not due for a repair" if found.node else "no node that was due for a repair"
-    parts.append((NOT_REPAIRED, held or [(None, f"{none}, as far as Temporal remembers")]))
+    if found.node and any(each.stood is Stood.OPEN and each.kind is not Kind.PRESERVATION for each in found.episodes):
+        none = f"an episode of {found.node} was open: see below. No time before it in which it was due and not repaired"
+    parts.append((f"{NOT_REPAIRED}, then or in the hour before", held or [(None, f"{none}, as far as Temporal remembers")]))
     for stood, heading in HEADINGS.items():
         lines = [(each, _sentence(each, found.at)) for each in found.episodes if each.stood is stood]
         if lines or stood is not Stood.REFUSED:

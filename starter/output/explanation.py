@@ -148,6 +148,7 @@ def as_text(answer: NodeExplanation) -> RenderableType:
     if explanation is not None:
         asked = answer.scanner is not None or answer.halted  # of files no scanner is asked
         blocked = wording.blocked(answer.scanner, answer.at) if asked else ""
+        blocked = blocked or next(iter(kept_from(answer)), "")
         parts += [_opinion(opinion, blocked=blocked, asked=answer.scanner is not None) for opinion in explanation.opinions]
         if explanation.bystanders:
             parts.append(Text("\nNot covered by", style="bold"))

@@ -111,7 +111,9 @@ def page_of(answer: NodeExplanation, *, width: int = 80) -> str:
 def test_what_is_held_off_is_not_called_due_and_the_way_out_is_named() -> None:
     held = scanner(report(row("node-7")), held_off=(ABORTED,), refused=(REFUSED,))
     assert conclusion(explained(explanation=fence_is_due())) == "fence is due under NodeHealthCheck/w"
-    assert conclusion(explained(explanation=fence_is_due(), seen=held)) == f"unhealthy, and held off: {ABORTED.reason}"
+    answer = explained(explanation=fence_is_due(), seen=held)
+    assert conclusion(answer) == f"unhealthy, and held off: {ABORTED.reason}"
+    assert f"may act not now: held off: {ABORTED.reason}" in page_of(answer), "of this node"
 
 
 def test_what_a_candidate_waits_for_is_the_conclusion() -> None:

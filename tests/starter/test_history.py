@@ -399,7 +399,7 @@ def test_each_episode_stands_with_what_it_was_at_and_what_came_before_and_after(
         "prod at 2026-11-21 12:50:00+01:00 (CET)",
         "What kept everything from being begun",
         "  by amy, until it is ended by hand: drill; ended by bob: ok",
-        "Sick and not repaired",
+        "Sick and not repaired, then or in the hour before",
         "  no node that was due for a repair, as far as Temporal remembers",
         "Open at that moment",
         f"  node-9: {'; '.join(of_parked)}",
@@ -442,7 +442,10 @@ def test_a_moment_of_which_nothing_is_on_record_is_not_called_quiet() -> None:
             "What kept everything from being begun",
             ["no scanner is on record of that moment: none ran, or Temporal has forgotten it"],
         ),
-        ("Sick and not repaired", ["no node that was due for a repair, as far as Temporal remembers"]),
+        (
+            "Sick and not repaired, then or in the hour before",
+            ["no node that was due for a repair, as far as Temporal remembers"],
+        ),
         ("Open at that moment", nothing),
         ("Ended in the 10m00s before", nothing),
         ("Began in the 10m00s after", nothing),
@@ -466,13 +469,19 @@ def test_what_held_a_node_then_stands_in_the_readers_zone_with_what_is_not_known
     found = replace(moment_of(), node="node-7", spells=(spell,), unknown=("spells that last: no scanner",))
     shown = dict(sections(found))
     assert "node-7 of prod at 2026-11-21 12:50:00+01:00 (CET)" in shown
-    ((_, said),) = shown["Sick and not repaired"]
+    ((_, said),) = shown["Sick and not repaired, then or in the hour before"]
     assert said == (
         "node-7: it was sick since 2026-11-21 12:45:00+01:00: ReadyUnknown, under NodeHealthCheck//workers; "
         "it would have been repaired (reboot) from 2026-11-21 12:46:00+01:00 on, as the first; "
         "what held it since 2026-11-21 12:49:50+01:00: Mode: observe since 2026-11-21 12:49:00+01:00"
     )
     assert [said for _, said in shown["Not shown"]][1:] == ["spells that last: no scanner"]
+
+
+def test_a_node_under_repair_is_not_called_well() -> None:
+    found = replace(moment_of(PARKED), node="node-9")
+    ((_, said),) = dict(sections(found))["Sick and not repaired, then or in the hour before"]
+    assert said.startswith("an episode of node-9 was open: see below")
 
 
 async def passed(moment: datetime) -> None:
@@ -520,7 +529,10 @@ async def test_the_cluster_at_a_moment_has_each_episode_once_also_one_that_went_
     assert (printed["at"], printed["zone"], printed["pauses"][0]["pause"]["reason"]) == (written(moment), "UTC", "drill")
     said = " ".join((await nodewarden("history", "--at", written(moment), "-c", cluster)).stdout.split())
     assert said.startswith(f"{cluster} at {zoned(moment)}")
-    assert "until it is ended by hand: drill Sick and not repaired node-lasting: it was sick since" in said
+    assert (
+        "until it is ended by hand: drill Sick and not repaired, then or in the hour before node-lasting: it was sick since"
+        in said
+    )
     assert "what became of it" not in said, "it lasts"
     (lasting,) = printed["spells"]
     assert (lasting["node"], lasting["ended"], printed["unknown"]) == ("node-lasting", None, [])

@@ -168,6 +168,7 @@ def test_a_breaker_was_right_where_the_nodes_came_back_by_themselves() -> None:
         ),
         spell("sick", lasted=None, held=(held("CircuitBreakerOpen", NOW - minutes(5)),), due=NOW - minutes(5)),
         spell("fine"),
+        spell("had its turn", lasted=timedelta(seconds=6), ending=Ending.OURS, held=(held("CapReached", NOON, NOON),)),
     )
     (tally,) = check.brakes
     assert (tally.code, tally.spells, tally.storms) == ("CircuitBreakerOpen", 5, 1), "of the later one the mode held the rest"

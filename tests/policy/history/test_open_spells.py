@@ -40,7 +40,7 @@ def showing(node: str, standing: NodeStanding, **changes: object) -> ScanReport:
 def test_a_due_node_that_is_refused_has_a_spell_with_what_holds_it() -> None:
     (spell,) = opened("a").values()
     assert (spell.node, spell.check, spell.since, spell.due) == ("a", CHECK.key, candidate("a").since, NOW)
-    assert spell.held == (HeldSpan(code="CapReached", message="1 of 1 permits are held: x", since=NOW),)
+    assert spell.held == (HeldSpan(code="CapReached", message="1 of 1 permits are held: x", since=NOW, mode=Mode.REPAIR),)
     assert (spell.uid, spell.mode, spell.place, spell.ended) == ("uid-a", Mode.REPAIR, 0, None)
 
 
@@ -100,6 +100,22 @@ def test_a_mode_that_is_another_ones_word_by_now_is_a_new_span() -> None:
         (MODE, setting, LATER),
         (MODE, unreadable, NOW + timedelta(minutes=2)),
     ]
+
+
+def test_a_mode_that_would_have_held_it_as_well_is_not_hidden_by_another_reason() -> None:
+    """S52: what holds it first is named, and that it would not have been repaired without that either."""
+
+    def under(mode: Mode) -> ScanReport:
+        return report(watched=(WatchedNode(node="a", standing=NodeStanding.DUE, check=CHECK.key, code=CAP, mode=mode),))
+
+    spells = next_spells({}, under(Mode.OBSERVE), (), begun={}, now=NOW).spells
+    (span,) = next_spells(spells, under(Mode.OBSERVE), (), begun={}, now=LATER).spells["a"].held
+    assert span.in_words == "CapReached: ; its mode was observe, which holds it as well"
+    held = next_spells(spells, under(Mode.REPAIR), (), begun={}, now=LATER).spells["a"].held
+    assert [(each.since, each.until, each.mode) for each in held] == [(NOW, LATER, Mode.OBSERVE), (LATER, None, Mode.REPAIR)]
+    assert held[1].in_words == "CapReached: "
+    (of_mode,) = next_spells({}, report("a"), refused("a"), begun={}, now=NOW).spells["a"].held
+    assert replace(of_mode, code=MODE, message="mode: observe", mode=Mode.OBSERVE).in_words == "mode: observe"
 
 
 def test_a_long_list_of_spans_keeps_its_beginning_and_its_end() -> None:
