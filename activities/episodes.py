@@ -1,7 +1,7 @@
 """Episodes as Temporal sees them: started, described, and their scanner asked. The only activities that hold its client.
 
 Starting is at-least-once and made harmless by the workflow id (S13): a running episode of the same incident is `joined`. What
-may be started is the scanner's decision (`workflows/definitions/scanner.py`), never this module's.
+may be started is the scanner's decision (`workflows/scanner/story.py`), never this module's.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ def test_only_a_person_s_request_ends_what_failed_attempts_have_begun(by_person:
     held, failed = Backoff(node="n", reason="another one is open", holder="another"), Attempts(node="n", failed=1, at=NOW)
     state = ScannerState(started=NOW, known=True, held_off={"n": held}, attempts={"n": failed})
     scanner = HealthScanner(ScannerInput(cluster="c", state=state))
-    answer = scanner._answer(report(), PermitRequest(node="n", workflow_id="w", incident="i", by_person=by_person))
+    answer = scanner._story._answer(report(), PermitRequest(node="n", workflow_id="w", incident="i", by_person=by_person))
     assert answer.decision is PermitDecision.GRANTED
     assert (state.held_off, state.attempts) == (({}, {}) if by_person else ({"n": held}, {"n": failed}))
 

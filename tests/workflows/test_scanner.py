@@ -36,12 +36,13 @@ from policy.scan.scan_report import ClusterLease, LeftOver, ScanReport, ViewStat
 from tests.policy.builders import a_check, a_node, ago, ledger_of
 from tests.workflows.scanner_run import CHECK, NOW, Scan, ScriptedCluster, candidate, check, report, report_of, scanning
 from tests.workflows.surroundings import eventually, let_pass, worker
-from workflows.definitions.scanner import BREATH, HASTY_IN_A_ROW, HealthScanner
+from workflows.definitions.scanner import HealthScanner
 from workflows.kit import options
 from workflows.kit.continuation import HISTORY_LIMIT
 from workflows.kit.messages import PauseRequest, StopRequest
 from workflows.scanner.permits import LIST_LAG
 from workflows.scanner.state import ScannerInput, ScannerState
+from workflows.scanner.story import BREATH, HASTY_IN_A_ROW
 
 SCANS_OF_A_RUN = HISTORY_LIMIT // 6
 """Three events of its activity and three of the task that hears of it: so many scans fill a history."""

@@ -105,15 +105,15 @@ def test_every_step_changes_the_state_that_is_carried_over_and_none_a_copy_of_it
     """Each field is emptied behind the scanner's back, so that what it shows, asks for and decides by has to come from there."""
     monkeypatch.setattr(workflow, "now", lambda: NOW)
     scanner = a_scanner(FULL)
-    kept = [scanner._permits._state, scanner._holders._state, scanner._carried().state]
+    kept = [scanner._story._permits._state, scanner._story._holders._state, scanner._commands._state, scanner._carried().state]
     assert all(each is scanner._state for each in kept)
     for each in fields(ScannerState):
         assert each.name == "started" or (each.default, each.default_factory) != (MISSING, MISSING)
         setattr(scanner._state, each.name, deepcopy(getattr(EMPTY, each.name)))
     fresh = a_scanner(EMPTY)
-    assert (scanner.status(), scanner._scan_request(), scanner._carried()) == (
+    assert (scanner.status(), scanner._story._scan_request(), scanner._carried()) == (
         fresh.status(),
-        fresh._scan_request(),
+        fresh._story._scan_request(),
         fresh._carried(),
     )
 
@@ -128,7 +128,7 @@ async def test_who_has_waited_for_an_answer_while_the_scanner_was_stopped_gets_n
 
     async def meanwhile(*_: object, **__: object) -> None:
         if stopped:
-            scanner._stop = StopRequest(who="ada", reason="maintenance")
+            scanner._underway.stop = StopRequest(who="ada", reason="maintenance")
 
     monkeypatch.setattr(workflow, "wait_condition", meanwhile)
     answer = await scanner.request_permit(PermitRequest(node="x", workflow_id="episode/prod/x", incident="x"))

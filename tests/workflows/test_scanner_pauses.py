@@ -29,7 +29,7 @@ from policy.values.mode import Mode
 from tests.workflows import contract
 from tests.workflows.scanner_run import NOW, Scan, ScriptedCluster, report, scanning
 from tests.workflows.surroundings import eventually, let_pass
-from workflows.definitions.scanner import HealthScanner, _Poll
+from workflows.definitions.scanner import HealthScanner
 from workflows.kit import continuation
 from workflows.kit.messages import ModeRequest, PauseRequest, StopRequest, UnpauseRequest
 from workflows.scanner.state import ScannerInput, ScannerState
@@ -557,12 +557,12 @@ async def test_only_a_worker_of_this_cluster_that_has_no_stream_ends_what_waits_
     scanner = HealthScanner(ScannerInput(cluster="prod", state=ScannerState(started=now, cluster_uid="uid-1")))
     answered: asyncio.Future[ScanReport] = asyncio.get_running_loop().create_future()
     answered.set_result(report(**({"cluster_uid": "uid-1"} | answer)))
-    poll = _Poll(request=scanner._scan_request(), began=now, scan=answered)  # type: ignore[arg-type]
+    poll = (answered, scanner._story._scan_request(), now)
     scanner._state.decisions = [Decision(id="run/1", at=now, cluster="prod", kind=DecisionKind.ADMITTED)]
-    await scanner._take_report(poll)
+    await scanner._story._take_report(*poll)
     assert len(scanner._state.decisions) == left
     monkeypatch.setattr(workflow, "info", lambda: SimpleNamespace(run_id="run"))
-    scanner._record(DecisionKind.ANSWERED, act="pause", who="ada")
+    scanner._state.record("prod", DecisionKind.ANSWERED, act="pause", who="ada")
     assert len(scanner._state.decisions) == 2 * left
 
 
@@ -575,8 +575,8 @@ async def test_a_report_that_comes_in_the_moment_in_which_the_mode_is_taken_back
     scanner = HealthScanner(ScannerInput(cluster="prod", state=ScannerState(started=now)))
     answered: asyncio.Future[ScanReport] = asyncio.get_running_loop().create_future()
     answered.set_result(report("node-1"))
-    poll = _Poll(request=scanner._scan_request(), began=now, scan=answered)  # type: ignore[arg-type]
+    poll = (answered, scanner._story._scan_request(), now)
     scanner._state.modes = OBSERVES
-    assert (await scanner._take_report(poll), scanner._state.report) == (None, None)
-    poll = _Poll(request=scanner._scan_request(), began=now, scan=answered)  # type: ignore[arg-type]
-    assert await scanner._take_report(poll) is not None
+    assert (await scanner._story._take_report(*poll), scanner._state.report) == (None, None)
+    poll = (answered, scanner._story._scan_request(), now)
+    assert await scanner._story._take_report(*poll) is not None

@@ -136,6 +136,6 @@ async def test_what_a_stale_view_shows_of_a_node_is_no_change(
     permit = Permit(node="n", workflow_id="w", incident="i", kind=Kind.FENCING, state=PermitState.OPEN, granted_at=NOW)
     seen = report(seen_nodes=(SEEN,), view=ViewState(synced=True, stale=stale))
     state = ScannerState(started=NOW, report=seen, permits={"n": permit}, notified={"n": "as it was"})
-    await HealthScanner(ScannerInput(cluster="c", state=state))._notify_episodes()
+    await HealthScanner(ScannerInput(cluster="c", state=state))._story._notify_episodes()
     assert asked == notified
     assert state.notified == {"n": "as it was" if stale else stamp_of(SEEN)}

@@ -104,7 +104,7 @@ class Play:
 
     def start(self, state: ScannerState) -> None:
         self.scanner = HealthScanner(ScannerInput(cluster="c", holder="us", concurrency=CAP, state=state))
-        self.scanner._background = SimpleNamespace(begin=self.begun.append)  # type: ignore[assignment]
+        self.scanner._story._background = SimpleNamespace(begin=self.begun.append)  # type: ignore[assignment]
         self.state = self.scanner._state
 
     # What the scanner sees and asks ---------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ class Play:
             self.ledger.put_node(a_node(name, conditions=conditions, mark=body.mark), self.now)
             if body.ready and not body.disk:
                 self.aborted.pop(name, None)
-        watching = self.scanner._scan_request().watching
+        watching = self.scanner._story._scan_request().watching
         self.shown = self.state.report = replace(report_of(self.ledger, watching, self.now), run=self.runs[-1])
         return self.shown
 
@@ -173,10 +173,10 @@ class Play:
         """Until nothing more comes of it."""
         self.state.settling.clear()
         for run in self.runs:
-            await self.scanner._holders.rebuild(replace(self.see(), run=run))
+            await self.scanner._story._holders.rebuild(replace(self.see(), run=run))
         del self.runs[:-1]
         for _ in range(2):
-            await self.scanner._admit(self.see())
+            await self.scanner._story._admit(self.see())
             while self.begun:
                 await self.begun.pop(0)
             for node in self.granted:
@@ -245,7 +245,7 @@ class Play:
     def ask(self, node: str) -> None:
         self.open[node].parked = False
         asked = PermitRequest(node=node, workflow_id=episode_id("c", node), incident=self.open[node].incident, by_person=True)
-        answer = self.scanner._answer(self.see(), asked)
+        answer = self.scanner._story._answer(self.see(), asked)
         if answer.decision is PermitDecision.GRANTED:
             self.open[node].permit = True
             self.granted.append(node)

@@ -1,7 +1,7 @@
 """What every kind of episode has: its record, its phase as people see it, people's words to it, its permit, its waits.
 
 The story of a kind (`workflows/fencing/story.py`) owns one `Episode` and tells it what it does; nothing here decides what to do
-next. Its neighbour `workflows/definitions/scanner.py` is the other end of the permit.
+next. Its neighbour `workflows/scanner/story.py` is the other end of the permit.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The scanner's permits: which requests and last looks they allow, with which permit and input an episode begins (`Permits`), and
 which episodes hold them by Temporal's account (`Holders`).
 
-Each rule is a row of `policy/scan/permit_rules.py`. When to ask is `workflows/definitions/scanner.py`.
+Each rule is a row of `policy/scan/permit_rules.py`. When to ask is `workflows/scanner/story.py`.
 """
 
 from __future__ import annotations

@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import Any
+
+from temporalio import workflow
 
 from activities.contracts.episodes import EpisodeDescription
 from policy.checks.fence_policies import Attempts, PowerMoment
-from policy.episode.decisions import Decision
+from policy.episode.decisions import Decision, DecisionKind
 from policy.episode.messages import Kind
 from policy.episode.modes import REPAIRS, ClusterModes
 from policy.episode.permits import NeedsPerson, Permit, PermitRequest, PermitState, Portion, Replacing
@@ -20,10 +23,12 @@ from policy.history.spells import NodeDays, ObservationRecord, Spell
 from policy.scan.pauses import Pauses
 from policy.scan.repeat_alarm import DEFAULT_ALARM, PastIncident, RepeatAlarm, Repetition
 from policy.scan.scan_report import ScanReport
-from workflows.kit.messages import Backoff
+from workflows.kit.messages import Backoff, StopRequest
 
 REMIND_EVERY = timedelta(minutes=30)
 """How often people are reminded that an episode still waits for one of them."""
+MOST_DECISIONS = 1000
+"""Records that wait for a scan; of more the oldest go."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +124,15 @@ class ScannerState:
     """Those that no answered scan has taken along yet."""
     refused: dict[str, str] = field(default_factory=dict)
     """By node, the rule by which it was last refused; of candidates that still are."""
+
+    def record(self, cluster: str, kind: DecisionKind, **known: Any) -> None:
+        """A record for the decision stream, which the next scan takes along, if there is one. known: fields of Decision."""
+        if self.report is not None and self.report.streams is False:
+            return
+        self.decided += 1
+        id_ = f"{workflow.info().run_id}/{self.decided}"
+        decision = Decision(id=id_, at=workflow.now(), cluster=cluster, kind=kind, **known)
+        self.decisions = [*self.decisions, decision][-MOST_DECISIONS:]
 
     # The permit table -----------------------------------------------------------------------------------------------
 
@@ -244,6 +258,25 @@ class ScannerState:
             node_uid=permit.node_uid or episode.node_uid,
             provider_id=permit.provider_id or episode.provider_id,
         )
+
+
+@dataclass(slots=True, kw_only=True)
+class Underway:
+    """What its story and what people command share of one history; the next one begins without any of it."""
+
+    stop: StopRequest | None = None
+    changed: bool = False
+    """Whether another node may be admitted since the last decision."""
+    scan: workflow.ActivityHandle[ScanReport] | None = None
+    """The long poll."""
+    received_at: datetime | None = None
+    """When the last report came in; None: there is none to act on, since the last scan failed, or its report was too old or was
+    made under other modes."""
+
+    def cut_short(self) -> None:
+        """The long poll is answered with nothing, and another one begins."""
+        if self.scan is not None:
+            self.scan.cancel()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

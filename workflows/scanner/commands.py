@@ -1,0 +1,178 @@
+"""What people have commanded a scanner: that it stops, is paused, goes no further than a mode; and what of that
+outlives a reset or a termination (S44, S52).
+
+Each command is checked and verified before it comes here (`workflows/definitions/scanner.py`), and takes effect at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+from temporalio import workflow
+
+from activities.contracts.episodes import FoundOpen
+from policy.episode.decisions import DecisionKind
+from policy.episode.modes import MODES_MEMO, REPAIRS, UNSET, ClusterModes, ModeRule
+from policy.episode.operator_commands import Verb
+from policy.episode.permits import PermitState
+from policy.scan import pauses
+from policy.scan.pauses import PAUSES_MEMO, Pause, Pauses
+from policy.values.display_text import some_of
+from policy.values.mode import Mode, read_mode
+from policy.values.times import format_duration
+from workflows.episode.attestation import refused
+from workflows.kit import options
+from workflows.kit.messages import ModeRequest, PauseRequest, StopRequest, UnpauseRequest
+from workflows.scanner.state import ScannerInput, ScannerState, Underway
+
+MOST_NAMED = 20
+"""Nodes of a command in its record, and in its answer those where an act may be under way."""
+
+
+class Commands:
+    """Of one scanner."""
+
+    def __init__(self, scanner: ScannerInput, state: ScannerState, underway: Underway) -> None:
+        self._scanner = scanner
+        self._state = state
+        self._underway = underway
+        self._took_over = scanner.state is not None
+        """Whether what the last scanner had set is known: once, since people may take it back from then on (S44, S52)."""
+
+    @property
+    def halted(self) -> str:
+        """Why nothing is begun although a node could need it, as people are shown everywhere (S44); "" else."""
+        if (stop := self._underway.stop) is not None:
+            return f"the scanner was stopped by {stop.by}: {stop.reason} (`nodewarden scan start` starts it)"
+        return pauses.halted(self._state.pauses, workflow.now())
+
+    def modes_in_force(self, *, was_reset: bool) -> ClusterModes | None:
+        """None while it was not found out yet with which mode this cluster begins, which licenses no program (S52). Where an
+        older version has built the table, none was looked for, and the cluster is repaired as before. was_reset: and what the
+        former life had set was not taken over yet."""
+        found = self._state.modes.is_known or self._state.known
+        lost = was_reset or (not self._took_over and self._scanner.modes == REPAIRS)
+        return self._state.modes if found and not lost else None
+
+    # Commands -------------------------------------------------------------------------------------------------------
+
+    def take_stop(self, request: StopRequest) -> str:
+        """Nothing more is begun, and no last look licenses anything."""
+        cluster, self._underway.stop, self._underway.changed = self._scanner.cluster, request, True
+        self._state.record(cluster, DecisionKind.ANSWERED, act="stop-scan", who=request.by, message=request.reason)
+        self._underway.cut_short()
+        return f"the scanner of {cluster} stops"
+
+    def take_pause(self, request: PauseRequest) -> str:
+        """Raises ApplicationError where there are too many."""
+        state, cluster = self._state, self._scanner.cluster
+        pause = Pause(who=request.by, owner=request.owner, reason=request.reason, since=workflow.now(), until=request.until)
+        former = pauses.in_force(state.pauses, workflow.now())
+        try:
+            self._set_pauses(pauses.paused(state.pauses, pause))
+        except ValueError as error:
+            raise refused(f"pause: {error}") from error
+        message = pauses.described((pause,))
+        state.record(cluster, DecisionKind.ANSWERED, act="pause", who=request.by, message=message)
+        replaced = "".join(f"; before, it was {each}" for each in former if each.owner == pause.owner)
+        beside = "".join(f"; it is also {each}" for each in former if each.owner != pause.owner)
+        return f"{cluster} is {message}{replaced}{beside}{self._still_licensed()}"
+
+    def take_unpause(self, request: UnpauseRequest) -> str:
+        """Raises ApplicationError where it is not said which of several."""
+        state, cluster, now = self._state, self._scanner.cluster, workflow.now()
+        in_force = pauses.in_force(state.pauses, now)
+        if not in_force:
+            return f"{cluster} was not paused"
+        try:
+            ended = pauses.to_be_ended(in_force, owner=request.owner, of=request.of)
+        except ValueError as error:
+            raise refused(f"unpause: {error}") from error
+        self._set_pauses(pauses.unpaused(state.pauses, ended, who=request.by, reason=request.reason, now=now))
+        workflow.logger.info("%s ends a pause of %s: %s", request.by, cluster, request.reason)
+        state.record(cluster, DecisionKind.ANSWERED, act="unpause", who=request.by, message=request.reason)
+        left = pauses.in_force(state.pauses, now)
+        goes_on = f"{cluster} is still {pauses.described(left)}" if left else f"{cluster} is no longer paused"
+        return f"{goes_on}; you have ended: {'; '.join(map(str, ended))}"
+
+    def take_mode(self, request: ModeRequest) -> str:
+        """Raises ApplicationError where that can't be set."""
+        state, cluster = self._state, self._scanner.cluster
+        try:
+            self._set_modes(self.changed_modes(request))
+        except ValueError as error:
+            raise refused(f"mode: {error}") from error
+        about = some_of(request.nodes, MOST_NAMED) or request.selector or "all nodes"
+        said = {"act": Verb.SET_MODE.value, "outcome": request.mode, "message": f"{about}: {request.reason}"}
+        state.record(cluster, DecisionKind.MODE_CHANGED, who=request.by, **said)
+        licensed = self._still_licensed() if request.mode != Mode.REPAIR else ""
+        return f"{cluster}: {state.modes.described(request.nodes, request.selector)}{licensed}"
+
+    def changed_modes(self, request: ModeRequest) -> ClusterModes:
+        """Raises ValueError where that can't be set."""
+        if request.mode == UNSET:
+            return self._state.modes.unruled(request.nodes, request.selector)
+        mode, problem = read_mode(request.mode)
+        if problem:
+            raise ValueError(problem)
+        rule = ModeRule(
+            mode=mode,
+            by=request.by,
+            reason=request.reason,
+            at=workflow.now(),
+            nodes=request.nodes,
+            selector=request.selector,
+        )
+        return self._state.modes.ruled(rule)
+
+    def _still_licensed(self) -> str:
+        """What a person has to know of acts under way: a look before this command may have licensed one (S20)."""
+        nodes = [node for node, permit in self._state.permits.items() if permit.state is not PermitState.PARKED]
+        within, names = format_duration(options.ACT_WINDOW), some_of(nodes, MOST_NAMED)
+        return f"; an act that was licensed before may still be done within {within}: {names}" if nodes else ""
+
+    # What stays of them ---------------------------------------------------------------------------------------------
+
+    def take_over(self, found: FoundOpen) -> None:
+        """What people had set in a life of this history that a reset took back and, where we were handed nothing from it, in the
+        last scanner, as far as that lowers or stops: what raises a person sets anew (S44, S52)."""
+        state, now = self._state, workflow.now()
+        # Two runs of one id are never open at once: one that ended after this history had begun was a life of this one.
+        began = workflow.info().workflow_start_time + timedelta(seconds=1)
+        was_reset = found.ended is not None and found.ended > began
+        begins = bool(found.former) and not (was_reset or self._took_over)
+        takes_pauses = was_reset or (begins and not self._scanner.pauses)
+        standing = pauses.with_lost(state.pauses, found.pauses, now) if takes_pauses else state.pauses
+        if standing != state.pauses:
+            self._set_pauses(standing)
+        if was_reset:
+            self._set_modes(state.modes.after_reset(found.modes or REPAIRS, now))
+        elif begins and self._scanner.modes == REPAIRS:
+            self._lower_as(found)
+        if found.repaired is not None and not state.modes.is_known:
+            self._set_modes(state.modes.begun(repaired=found.repaired))
+        self._took_over = True
+
+    def _lower_as(self, found: FoundOpen) -> None:
+        """No further than the last scanner's modes, but for what people have set since we began. A cluster that begins with
+        observe is lowered already."""
+        begun = self._state.modes.begun(repaired=found.repaired is not False)
+        lowered = begun.after_reset(found.modes or REPAIRS, self._state.started)
+        if begun.default is Mode.REPAIR and lowered.before:
+            self._set_modes(replace(self._state.modes, before=lowered.before))
+
+    def _set_pauses(self, changed: Pauses) -> None:
+        """In the memo as well, where people and the next scanner find them, however this one has ended."""
+        self._state.pauses = changed
+        workflow.upsert_memo({PAUSES_MEMO: changed})
+        self._underway.changed = True
+
+    def _set_modes(self, changed: ClusterModes) -> None:
+        """It takes effect at once: no report that was made under the former modes is acted on (S52)."""
+        before = self._state.modes
+        if changed.default is not before.default or (changed.rules, changed.before) != (before.rules, before.before):
+            self._underway.received_at = None
+            self._underway.cut_short()
+        self._state.modes, self._underway.changed = changed, True
+        workflow.upsert_memo({MODES_MEMO: changed})

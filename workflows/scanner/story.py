@@ -1,0 +1,704 @@
+"""A scanner from top to bottom: awaits the next report, decides which nodes may be disrupted, reserves their permits, opens their
+episodes, notifies episodes and people; `workflows/definitions/scanner.py` is the thin workflow round it.
+
+What it remembers is one `ScannerState`, which each step changes in place; what people have commanded is
+`workflows/scanner/commands.py`. Openings, descriptions and notifications run beside the long poll, so that no deadline waits for
+them; episodes and people wake the scanner meanwhile, and are served from the last report.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, FailureError
+
+from activities.contracts import metrics
+from activities.contracts.episodes import EpisodeActivities, NameRequest, NotifyRequest, Opened, OpenOutcome, OpenRequest
+from activities.contracts.preservation import PreservationStarts, PreserveRequest
+from activities.contracts.scan import OpenEpisode, RepetitionActivities, RepetitionRequest, ScanActivities, ScanRequest
+from activities.errors import error_message
+from policy.episode.decisions import DecisionKind
+from policy.episode.messages import FencingInput, RemediationInput, episode_id
+from policy.episode.permits import PermitAnswer, PermitDecision, PermitQuestions, PermitRequest, PermitState, Release
+from policy.objects.scopes import CLUSTER
+from policy.scan import pauses, repeat_alarm
+from policy.scan.admission import Refused, admit, orphans
+from policy.scan.permit_rules import AdmissionRefusal
+from policy.scan.readiness import another_cluster
+from policy.scan.report_builder import plainly_sick, stamp_of
+from policy.scan.scan_report import MAXIMUM_SEEN, ScanReport
+from policy.values.display_text import without_calls
+from policy.values.times import format_duration
+from workflows.kit import continuation, options
+from workflows.kit.interrupts import never_began
+from workflows.kit.messages import ScannerStatus
+from workflows.scanner import backoff
+from workflows.scanner.background_tasks import BackgroundTasks, CoalescedTask
+from workflows.scanner.commands import Commands
+from workflows.scanner.permits import LIST_LAG, PAUSE_AFTER_FAILURE, Holders, Permits
+from workflows.scanner.spells import MOST_SHOWN, Spells
+from workflows.scanner.state import PreservationNotice, ScannerInput, ScannerState, Underway
+
+ANSWER_PATIENCE = timedelta(seconds=15)
+"""How long a person's request waits for a report that can answer it."""
+SOONEST = timedelta(milliseconds=100)
+"""Between two looks at a node that has waited for long enough and can't be admitted for another reason."""
+OUTDATED = timedelta(seconds=2)
+"""How long the running scan shows people other episodes and refusals than there are: mostly it is answered before that."""
+PRESERVE_AGAIN = timedelta(minutes=1)
+"""What a preservation was notified of is repeated so often, in case that an episode which should have acted never learned it."""
+HASTY, HASTY_IN_A_ROW, BREATH = timedelta(milliseconds=200), 20, timedelta(seconds=1)
+AS_FOUND = ""
+"""The stamp of an episode that was notified of nothing yet: that its node is sick it knows."""
+
+
+class ScannerStory:
+    """One history of one scanner."""
+
+    def __init__(self, request: ScannerInput, state: ScannerState, underway: Underway, commands: Commands) -> None:
+        self._scanner = request
+        self._state = state
+        self._underway = underway
+        self._commands = commands
+        self._permits = Permits(request, state)
+        self._holders = Holders(request, state)
+        self._background = BackgroundTasks()
+        self._notifying = CoalescedTask(self._background, self._notify_episodes)
+        self.spells = Spells(request, state, self._background)
+        self._scans_before = state.scans
+        self._due: datetime | None = None
+        """When a candidate that waits for nothing but its time may be admitted, or a pause ends."""
+        self._refusals: tuple[Refused, ...] = ()
+        self._true_at: datetime | None = None
+        """The moment that the last report describes."""
+        self._hasty = 0
+        self._asking: list[str] = []
+        """The nodes of episodes that wait for an answer which only a report can give."""
+        self._asked_with = frozenset[str]()
+        self._opening: set[str] = set()
+        self._describing = False
+        self._nameless = self._scan_problem = self._open_problem = self._preservation_problem = ""
+
+    # The story ------------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Scan after scan, until it is stopped or the history has grown long; then until all that was begun has ended."""
+        # What is carried over is as old as this history, and no report of its first life is left where that was reset to its
+        # very beginning; a later point shows in the random seed (S14).
+        if workflow.now() - workflow.info().workflow_start_time > LIST_LAG:
+            self._holders.forget()
+        workflow.register_random_seed_callback(lambda _: self._holders.forget())
+        await self._learn_our_name()
+        while self._underway.stop is None and not continuation.roll_is_due(may_move=self._state.scans > self._scans_before):
+            report = await self._next_report()
+            if report is not None:
+                await self._holders.rebuild(report)
+                await self._take_over()
+                # First: a machine that is to be preserved has its episode, and that its node, before any node is disrupted.
+                if self._is_young_enough() and self._underway.stop is None:
+                    await self._begin_preservations(report)
+                if self._is_young_enough():
+                    await self._admit(report)
+                self._notifying.ask()
+            await self._publish_repetitions()
+            self._background.reap()
+            self._show()
+        self._notifying.end()
+        await self.spells.end(stopped=self._underway.stop is not None)
+        await self._background.ended()
+
+    async def _take_over(self) -> None:
+        """From the last scanner, or from a life of this history that a reset took back."""
+        found, self._holders.found = self._holders.found, None
+        if found is None:
+            return
+        self._commands.take_over(found)
+        self._holders.was_reset = False
+        if found.former:
+            await self.spells.take_over(found.former)
+
+    async def _learn_our_name(self) -> None:
+        """A scanner that was started with nothing but a cluster asks for the name of its deployment. A name that another
+        deployment could have as well, such as the namespace's, would let two scanners hold one Lease (S38)."""
+        while not self._state.holder and self._underway.stop is None:
+            try:
+                name = await options.execute(
+                    EpisodeActivities.name_deployment,
+                    NameRequest(cluster=self._scanner.cluster),
+                    options.temporal_call(),
+                    "asks how the cluster Lease names us",
+                )
+            except ActivityError as error:
+                self._nameless = f"our own name is not known: {error_message(error)}"
+                self._show()
+                await workflow.sleep(PAUSE_AFTER_FAILURE, summary="before our name is asked again")
+                continue
+            self._state.holder, self._nameless = name.holder, ""
+
+    # Poll -----------------------------------------------------------------------------------------------------------
+
+    async def _next_report(self) -> ScanReport | None:
+        """Await the long poll; releases and requests that come meanwhile are served from the last report, at once. None: there is
+        no new report to act on."""
+        self._state.polls += 1
+        began, request = workflow.now(), self._scan_request()
+        call = options.scan(self._scanner.cluster, self._scanner.wait) | {"summary": "awaits a change of the cluster"}
+        scan = self._underway.scan = workflow.start_activity_method(ScanActivities.observe_cluster, request, **call)
+        outdated: datetime | None = None
+        while not scan.done():
+            self._background.reap()
+            due = min((moment for moment in (self._due, outdated) if moment is not None), default=None)
+            with contextlib.suppress(asyncio.TimeoutError):
+                await workflow.wait_condition(
+                    lambda: scan.done() or self._underway.changed or self._background.failed,
+                    timeout=max(due - workflow.now(), SOONEST) if due is not None else None,
+                    timeout_summary="until a remediation may be tried again, or people must be told",
+                )
+            self._underway.changed = False
+            if self._due is not None and self._due <= workflow.now():
+                self._due = None  # what that moment meant, the next admission says
+            if not scan.done() and self._is_fresh() and self._state.report is not None:
+                await self._admit(self._state.report)
+            await self._publish_repetitions()
+            shown = (request.in_flight, request.refusals, request.halted)
+            if shown == (self._in_flight(), self._refusals, self._commands.halted):
+                outdated = None
+                continue
+            outdated = outdated or workflow.now() + OUTDATED
+            if outdated <= workflow.now():
+                scan.cancel()
+                break
+        try:
+            report = await self._take_report(scan, request, began)
+        except ActivityError:
+            self._show()
+            await workflow.sleep(PAUSE_AFTER_FAILURE, summary="before the next scan")
+            return None
+        return report if self._underway.stop is None else None
+
+    def _scan_request(self) -> ScanRequest:
+        """What the scan has to know now, to wait for what is new and to show people the rest."""
+        state, report, halted = self._state, self._state.report, self._commands.halted
+        received = report is not None and self._is_fresh() and (state.known or not report.view.synced)
+        # A younger report says what is to become of a node after the end of its episode, also where nothing else has changed.
+        received = received and not state.settling
+        # An episode that asks would wait until a report has its node anyway.
+        received = received and all(self._sees(node) or node in self._asked_with for node in self._asking)
+        self._asked_with = frozenset(self._asking)
+        in_hand = sorted(state.nodes_in_hand())
+        held_off = sorted(set(state.held_off) - set(in_hand))
+        past = sorted(state.pauses, key=lambda each: each.over_at(workflow.now()) or workflow.now())[-1:]
+        halt_over = "; ".join(["new repairs begin again", *(f"the pause was {each.described(workflow.now())}" for each in past)])
+        return ScanRequest(
+            cluster=self._scanner.cluster,
+            holder=state.holder,
+            known_digest=report.digest if report is not None and received else "",
+            resource_version=report.resource_version if report is not None else "",
+            inventory=report.inventory if report is not None else 0,
+            work_in_hand=bool(self._asking or state.permits or state.queue),
+            # Of the nodes that are held off as many as there is room for: what becomes of them matters to us, too.
+            watching=tuple(dict.fromkeys((*in_hand, *held_off[: max(MAXIMUM_SEEN - len(in_hand), 0)], *self._asking))),
+            notified=tuple(state.notified.items()),
+            wait=self._scanner.wait,
+            check_versions=report.check_versions if report is not None else (),
+            begun=tuple(state.preservations),
+            in_flight=self._in_flight(),
+            refusals=self._refusals,
+            number=state.polls,
+            halted=halted,
+            need_person=len(state.need_person),
+            permits=state.counted(),
+            queued=len(state.queue),
+            remind=tuple(
+                OpenEpisode(node=each.node, since=(each.since or each.reminded).isoformat(), incident=each.incident)
+                for each in state.reminders_due(workflow.now())
+            ),
+            halted_is_new=bool(halted) and halted != state.halted,
+            spells=self.spells.to_be_watched(),
+            halt_over=halt_over if state.halted and not halted else "",
+            decisions=tuple(state.decisions),
+            modes=state.modes,
+        )
+
+    def _in_flight(self) -> tuple[OpenEpisode, ...] | None:
+        """The open episodes as people are shown them, None while it is not known which there are."""
+        if not self._state.known:
+            return None
+        asking = {each.incident for each in self._state.need_person.values()}
+        return tuple(
+            OpenEpisode(
+                node=each.node,
+                since=each.granted_at.isoformat(),
+                incident=each.incident,
+                kind=each.kind.value,
+                needs_person=each.incident in asking,
+            )
+            for each in self._state.permits.values()
+        )
+
+    async def _take_report(
+        self, scan: workflow.ActivityHandle[ScanReport], request: ScanRequest, began: datetime
+    ) -> ScanReport | None:
+        """The report of the scan. None: it was cut short, or has another cluster's. Raises ActivityError where the cluster can't
+        be scanned, which is the problem then."""
+        state = self._state
+        try:
+            report = await scan
+        except ActivityError as error:
+            if isinstance(error.cause, CancelledError):
+                return None
+            why = "no worker of the cluster takes the scan: does one run?" if never_began(error) else error_message(error)
+            self._underway.received_at, self._scan_problem = None, f"the cluster can't be scanned: {why}"
+            raise
+        except asyncio.CancelledError:
+            # The scan's own: it was cut short in the very task that brought its answer, and that is lost. Ours is the end.
+            if not scan.cancelled() or ((task := asyncio.current_task()) is not None and task.cancelling()):
+                raise
+            return None
+        finally:
+            self._underway.scan = None
+        # Only now: a scan that was cancelled may never have begun, while no worker served the cluster.
+        state.halted = request.halted
+        state.note_reminded([each.incident for each in request.remind], began)
+        # Two workers with different views (one is stale) would answer each other's digests at once, for ever.
+        self._hasty = self._hasty + 1 if workflow.now() - began < HASTY else 0
+        if self._hasty >= HASTY_IN_A_ROW:
+            self._hasty = 0
+            await workflow.sleep(BREATH, summary="many scans in a row were answered at once")
+        if report.cluster_uid not in {"", state.cluster_uid} and state.cluster_uid:
+            # Workers of two clusters serve one name: it can't be known here in which of them the next act would be (S9).
+            self._underway.received_at = None
+            self._scan_problem = another_cluster(self._scanner.cluster, report.cluster_uid, state.cluster_uid)
+            await workflow.sleep(BREATH, summary="before the cluster is scanned again: another one has answered")
+            return None
+        # Not before: what another cluster's worker says of its stream ends no record of this one.
+        taken = {each.id for each in request.decisions}
+        state.decisions = [each for each in state.decisions if each.id not in taken and report.streams is not False]
+        if request.modes != state.modes:
+            return None
+        self.spells.count_days(report)
+        state.report, state.cluster_uid = report, state.cluster_uid or report.cluster_uid
+        state.scans += 1
+        # It came in after every release that has arrived, so what it says of their nodes may be believed again. It may be older
+        # than the latest by a moment, and the worker's view a little older still; for marks that is what `CLOSING` is for.
+        state.settling.clear()
+        self._underway.received_at, self._scan_problem = workflow.now(), ""
+        # A stale one says itself why it lets no node be disrupted: by a wrong clock, say.
+        answered = report.answered_at if not report.view.stale else None
+        self._true_at = min(answered or self._underway.received_at, self._underway.received_at)
+        return report
+
+    def _is_fresh(self) -> bool:
+        """Whether the last report may still be acted on: without a worker no scan fails, it is only not answered (S18)."""
+        at = self._underway.received_at
+        return at is not None and workflow.now() - at < self._scanner.wait + options.SCAN_GRACE
+
+    def _is_young_enough(self) -> bool:
+        """Whether the last report may be acted on while no scan is under way that would show a storm (S17, S18, S45). Where it
+        was long on its way, or something else has taken its time since, the next scan answers at once with what is so then."""
+        if self._underway.received_at is None:
+            return False
+        late = workflow.now() - self._true_at if self._true_at is not None else timedelta(0)
+        if late <= options.OLDEST_REPORT:
+            return True
+        seconds = timedelta(seconds=late // timedelta(seconds=1))
+        self._underway.received_at = None
+        self._scan_problem = f"the last report came when it was {format_duration(seconds)} old: another one is asked for"
+        return False
+
+    def _sees(self, node: str) -> bool:
+        """Whether the last report says in which parts of the cluster the node is, where policies ask for that."""
+        report = self._state.report
+        if report is None or not set(report.policies.scopes) - {CLUSTER}:
+            return True
+        return any(seen.node == node for seen in report.seen_nodes)
+
+    # Preserve -------------------------------------------------------------------------------------------------------
+
+    async def _begin_preservations(self, report: ScanReport) -> None:
+        """Begin one for each machine that is not as it should be, or let the open one look again. A machine that is preserved
+        as it should be is in no report, so that ten thousand of them cost nothing here. Nothing is begun on a stale view, or
+        without the cluster Lease (S18, S38)."""
+        if report.view.stale or not report.lease.held:
+            return
+        state, now = self._state, workflow.now()
+        needs = {need.victim: need for need in report.preservations}
+        state.preservations = {victim: notice for victim, notice in state.preservations.items() if victim in needs}
+        due = [
+            need
+            for victim, need in needs.items()
+            if (notice := state.preservations.get(victim)) is None
+            or notice.stamp != need.stamp
+            or now - notice.at >= PRESERVE_AGAIN
+        ]
+        if not due:
+            return
+        names = ", ".join(need.victim for need in due)
+        try:
+            await options.execute(
+                PreservationStarts.preserve,
+                PreserveRequest(cluster=self._scanner.cluster, holder=state.holder, needs=tuple(due)),
+                options.temporal_call(),
+                f"preservations: {names}"[:200],
+            )
+        except ActivityError as error:
+            self._preservation_problem = f"preservations can't be begun: {error_message(error)}"
+            return
+        self._preservation_problem = ""
+        for need in due:
+            state.preservations[need.victim] = PreservationNotice(victim=need.victim, stamp=need.stamp, at=now)
+
+    # Decide and reserve ---------------------------------------------------------------------------------------------
+
+    async def _admit(self, report: ScanReport) -> None:
+        """Serve the queue, then the candidates, then marks and objects that no episode owns. Permits are reserved before episodes
+        open, and those open beside: all of this moment together, the oldest offence first. Once the scanner is stopped, which may
+        come while the queue is served, nothing is begun."""
+        state, self._underway.changed = self._state, False
+        if not state.known:
+            return
+        backoff.forget_what_is_over(state, report)
+        await self._serve_queue(report)
+        if self._underway.stop is not None or self._underway.received_at is None:
+            return
+        in_force = pauses.in_force(state.pauses, workflow.now())
+        admission = admit(
+            report,
+            self._permits.counted(report),
+            cap=self._scanner.concurrency,
+            now=workflow.now(),
+            held_off=backoff.against_candidates(state),
+            power=tuple(state.power.values()),
+            replaced=tuple(state.replaced),
+            paused=pauses.described(in_force),
+        )
+        self._refusals = tuple(each for each in admission.refused if each.reason != AdmissionRefusal.IN_HAND)
+        self._record_refusals(report)
+        moments = (admission.again, *(each.until for each in in_force))
+        self._due = min((moment for moment in moments if moment is not None), default=None)
+        reserved: list[FencingInput | RemediationInput] = [
+            *(self._permits.reserve_for_candidate(each) for each in admission.admitted),
+            *(self._permits.reserve_for_candidate(each, state=PermitState.PARKED) for each in admission.exhausted),
+        ]
+        if not report.view.stale and report.lease.held:
+            known = [*(permit.incident for permit in self._permits.counted(report)), *backoff.closing(state)]
+            reserved += [
+                self._permits.reserve_for_clean_up(orphan)
+                for orphan in orphans(report.seen_nodes, known)
+                if orphan.node not in state.settling and orphan.node not in state.permits
+            ]
+            reserved += [
+                self._permits.reserve_for_left_over(each)
+                for each in report.left_over
+                if not backoff.is_left_alone(state, each.node) and each.node not in state.permits
+            ]
+        for each in reserved:
+            self._record_admission(each, report)
+        if reserved:
+            self._opening.update(each.node for each in reserved)
+            # An episode that may begin looks for itself what it finds.
+            state.notified |= {each.node: AS_FOUND for each in reserved if each.permit_granted}
+            self._background.begin(self._open(reserved))
+        self.spells.decide(report, (*admission.refused, *admission.in_repair), self._opening)
+        if not self._describing and (nodes := self._holders.to_be_described(report, self._opening)):
+            self._describing = True
+            self._background.begin(self._describe(nodes, report))
+
+    async def _serve_queue(self, report: ScanReport) -> None:
+        state = self._state
+        for waiting in tuple(state.queue):
+            if self._underway.stop is not None:
+                return
+            request = replace(waiting, ready=True)  # it may have come back since it asked; the guard counts it as a loss
+            if self._permits.answer(report, request).decision is not PermitDecision.GRANTED:
+                continue
+            self._permits.grant(request, report)
+            about = {"node": request.node, "uid": request.node_uid, "incident": request.incident, "message": request.reason}
+            state.record(self._scanner.cluster, DecisionKind.ADMITTED, workflow_id=request.workflow_id, act="grant", **about)
+            try:
+                await workflow.get_external_workflow_handle(request.workflow_id).signal("permit_granted")
+            except (ApplicationError, FailureError) as error:
+                workflow.logger.warning("%s no longer waits for its permit: %s", request.workflow_id, error)
+                state.remove(request.node, request.incident)
+
+    # Open -----------------------------------------------------------------------------------------------------------
+
+    async def _open(self, inputs: list[FencingInput | RemediationInput]) -> None:
+        request = OpenRequest(
+            cluster=self._scanner.cluster,
+            episodes=tuple(each for each in inputs if isinstance(each, FencingInput)),
+            remediations=tuple(each for each in inputs if isinstance(each, RemediationInput)),
+            decided=workflow.now(),
+        )
+        names = ", ".join(episode.node for episode in inputs)
+        try:
+            result = await options.execute(
+                EpisodeActivities.open, request, options.temporal_call(), f"opens episodes: {names}"[:200]
+            )
+        except ActivityError as error:
+            self._open_problem = f"episodes can't be opened: {error_message(error)}"
+            self._state.described_at = None  # what became of them is unknown: the reservations count until described (S14)
+            self._underway.changed = True
+        else:
+            self._open_problem = ""
+            for outcome in result.outcomes:
+                self._take_outcome(outcome)
+        finally:
+            self._opening.difference_update(each.node for each in inputs)
+
+    def _take_outcome(self, outcome: OpenOutcome) -> None:
+        state, permit = self._state, self._state.permits.get(outcome.node)
+        if outcome.opened in {Opened.STARTED, Opened.JOINED}:
+            if permit is not None and permit.incident == outcome.incident and permit.state is PermitState.RESERVED:
+                state.permits[outcome.node] = replace(permit, state=PermitState.OPEN)
+            state.opened += outcome.opened is Opened.STARTED
+            return
+        state.remove(outcome.node, outcome.incident)
+        state.notified.pop(outcome.node, None)  # another episode may have the node
+        if permit is not None:
+            reason, until_well = outcome.reason or outcome.holder, outcome.opened is Opened.HELD_OFF
+            about = {"node": permit.node, "uid": permit.node_uid, "incident": permit.incident, "rule": outcome.opened.value}
+            state.record(self._scanner.cluster, DecisionKind.REFUSED, act="open", message=reason, **about)
+            backoff.note_refused_opening(state, permit, reason, holder=outcome.holder, until_well=until_well)
+        self._underway.changed = True
+
+    async def _describe(self, nodes: tuple[str, ...], report: ScanReport) -> None:
+        try:
+            changed = await self._holders.describe(nodes, report)
+        finally:
+            self._describing = False
+        if changed or self._state.described_at is None:
+            # A permit has gone or changed, and another node may have its place; or one is in doubt again.
+            self._underway.changed = True
+
+    # Notify ---------------------------------------------------------------------------------------------------------
+
+    async def _notify_episodes(self) -> None:
+        """Signal the episodes of nodes that have changed since the last notification; a level, so a repetition is harmless.
+        What a stale view shows is no change (S18). People are notified by the scan itself (`activities/cluster/report/`)."""
+        state, report = self._state, self._state.report
+        if report is None or report.view.stale:
+            return
+        state.notified = {node: stamp for node, stamp in state.notified.items() if node in state.permits}
+        stamps = {each: stamp_of(each) for each in report.seen_nodes if each.node in state.permits}
+        state.notified |= {
+            each.node: stamp for each, stamp in stamps.items() if state.notified.get(each.node) == AS_FOUND and plainly_sick(each)
+        }
+        changed = tuple(each for each, stamp in stamps.items() if state.notified.get(each.node) != stamp)
+        if not changed:
+            return
+        names = ", ".join(each.node for each in changed)
+        try:
+            result = await options.execute(
+                EpisodeActivities.notify,
+                NotifyRequest(cluster=self._scanner.cluster, seen_nodes=changed),
+                options.temporal_call(),
+                f"notifies episodes of their nodes: {names}"[:200],
+            )
+        except ActivityError as error:
+            workflow.logger.warning("episodes can't be notified of their nodes: %s", error_message(error))
+            return
+        state.notified |= {each.node: stamps[each] for each in changed if each.node not in result.gone}
+        if result.gone:
+            state.described_at = None  # one has closed and its release has not arrived: describe it now
+            self._underway.changed = True
+
+    def _note_repetition(self, release: Release) -> None:
+        """A node that is fenced again and again raises an alarm, which the metric counts at once, and an Event may say."""
+        state = self._state
+        state.incidents, repetition = repeat_alarm.record_release(
+            state.incidents, release, workflow.now(), self._scanner.repeat_alarm
+        )
+        if repetition is not None:
+            state.unpublished.append(repetition)
+            meter = workflow.metric_meter()
+            metrics.REPEATED_FENCING.add(meter, cluster=self._scanner.cluster, node=repetition.node, cause=repetition.cause)
+
+    async def _publish_repetitions(self) -> None:
+        """An alarm that can't be published is left to the metric: the next repetition says it all again."""
+        while self._state.unpublished:
+            repetition = self._state.unpublished.pop(0)
+            try:
+                await options.execute(
+                    RepetitionActivities.publish_repetition,
+                    RepetitionRequest(cluster=self._scanner.cluster, repetition=repetition),
+                    options.report(self._scanner.cluster),
+                    f"{repetition.node} is fenced again and again",
+                )
+            except ActivityError as error:
+                why = error_message(error)
+                workflow.logger.warning("%s: %s; it can't be published: %s", repetition.node, repetition.message, why)
+
+    async def give_back_lease(self) -> None:
+        """Once all has ended; else another scanner waits until it lapses."""
+        try:
+            await options.execute(
+                ScanActivities.release_lease,
+                self._scan_request(),
+                options.report(self._scanner.cluster),
+                "gives the cluster Lease back",
+            )
+        except ActivityError as error:
+            workflow.logger.warning("the cluster Lease lapses by itself: %s", error_message(error))
+
+    # What episodes ask ----------------------------------------------------------------------------------------------
+
+    def take_release(self, release: Release) -> None:
+        """Its node is left alone for now, where that is due."""
+        state = self._state
+        if release.held:
+            state.park(release.node, release.incident)
+        else:
+            backoff.note_release(state, release)
+            if release.parked:
+                state.park(release.node, release.incident, asks=workflow.now())
+            else:
+                state.remove(release.node, release.incident)
+            self._note_repetition(release)
+        self._underway.changed = True
+
+    def look(self, asked: PermitQuestions) -> PermitQuestions:
+        """Which of those incidents may disrupt their nodes now (S14, S20)."""
+        halted = self._commands.halted
+        answers = tuple(self._permits.look(each, halted=halted) for each in asked.questions)
+        return PermitQuestions(questions=answers, modes=self._commands.modes_in_force(was_reset=self._holders.was_reset))
+
+    async def decide_request(self, request: PermitRequest) -> PermitAnswer:
+        """Granted, queued, or refused with the reason, once a report can say so."""
+        if (stop := self._underway.stop) is not None:
+            return PermitAnswer(decision=PermitDecision.REFUSED, reason=f"the scanner is being stopped by {stop.by}")
+        self._asking.append(request.node)
+        try:
+            if not self._can_answer(request):
+                # The running long poll began without this work, or without this node; the next one takes the Lease.
+                self._underway.cut_short()
+            # Also while another episode is being opened under the id of the one that asks, which in a moment comes to nothing.
+            await workflow.wait_condition(
+                lambda: self._can_answer(request) and not self._opens_another(request), timeout=ANSWER_PATIENCE
+            )
+        except TimeoutError:
+            return PermitAnswer(decision=PermitDecision.REFUSED, reason=f"the scanner can't decide now: {self._why_not(request)}")
+        else:
+            if self._state.report is None or self._underway.stop is not None:
+                return PermitAnswer(decision=PermitDecision.REFUSED, reason="the scanner is being stopped")
+            return self._answer(self._state.report, request)
+        finally:
+            self._asking.remove(request.node)
+            self._underway.changed = True
+
+    def _answer(self, report: ScanReport, request: PermitRequest) -> PermitAnswer:
+        """Decide, and carry the answer out. Only a person's request ends a hold-off (S19)."""
+        ahead = sum(waiting.incident != request.incident for waiting in self._state.queue)
+        answer = self._permits.answer(report, request, ahead=ahead)
+        if answer.decision is not PermitDecision.REFUSED and request.by_person:
+            backoff.end_by_person(self._state, request.node)
+        if answer.decision is PermitDecision.GRANTED:
+            self._permits.grant(request, report)
+        elif answer.decision is PermitDecision.QUEUED:
+            self._state.enqueue(request)
+        return replace(answer, holder=self._state.holder)
+
+    def _can_answer(self, request: PermitRequest) -> bool:
+        report = self._state.report
+        fresh = self._state.known and self._is_fresh() and report is not None and report.lease.held
+        return fresh and self._sees(request.node)
+
+    def _opens_another(self, request: PermitRequest) -> bool:
+        """Whether another episode is being opened under the id of the one that asks."""
+        permit = self._state.permits.get(request.node)
+        if permit is None or permit.state is not PermitState.RESERVED:
+            return False
+        return permit.workflow_id == request.workflow_id and permit.incident != request.incident
+
+    def _why_not(self, request: PermitRequest) -> str:
+        if self._is_fresh() and not self._sees(request.node):
+            return f"no scan has seen {request.node} yet"
+        if self._can_answer(request):
+            return f"it is not known yet what became of opening another episode of {request.node}"
+        report = self._state.report
+        return self._problem() or (report.lease.problem if report else "") or "the cluster Lease is not held"
+
+    # What is shown and recorded -------------------------------------------------------------------------------------
+
+    def status(self) -> ScannerStatus:
+        """Everything that is known."""
+        state = self._state
+        return ScannerStatus(
+            cluster=self._scanner.cluster,
+            holder=state.holder,
+            started=state.started,
+            concurrency=self._scanner.cap(state.report),
+            scans=state.scans,
+            opened=state.opened,
+            report=state.report,
+            permits=tuple(state.permits.values()),
+            queue=tuple(state.queue),
+            held_off=tuple(state.held_off.values()),
+            refused=self._refusals,
+            problem=self._problem(),
+            stopping=self._underway.stop is not None,
+            wait=self._scanner.wait,
+            pauses=pauses.in_force(state.pauses, workflow.now()),
+            modes=state.modes,
+            spells=self.spells.known(MOST_SHOWN).spells,
+            open_spells=len(state.spells) + state.spells_left_out,
+        )
+
+    def _problem(self) -> str:
+        """What people must know of, the most urgent first; "" where nothing is wrong."""
+        if self._underway.received_at is not None and not self._is_fresh():
+            return "no scan has been answered lately: does a worker serve the cluster?"
+        return self._nameless or self._scan_problem or self._open_problem or self._holders.problem
+
+    def _show(self) -> None:
+        state, report = self._state, self._state.report
+        lines = [f"**Scanner of {self._scanner.cluster}**, {state.scans} scans, {state.opened} episodes opened"]
+        if halted := self._commands.halted:
+            lines.append(f"* **{halted}**")
+        if problem := self._problem() or self._preservation_problem:
+            lines.append(f"* **problem: {problem}**")
+        if report is not None:
+            lease = (report.lease.problem or "held") if report.lease.needed else "not needed"
+            lines.append(f"* {report.inventory} nodes; view: {report.view.stale or 'live'}; cluster Lease: {lease}")
+            lines += [
+                f"* {check.ref.key}: {check.healthy}/{check.total} healthy; {check.error or check.message}"
+                for check in report.checks
+            ]
+        lines += [f"* `{each.node}`: {each.state.value}, incident {each.incident}" for each in state.permits.values()]
+        workflow.set_current_details("\n".join(map(without_calls, lines)))  # it is shown as Markdown (S50)
+
+    def _record_refusals(self, report: ScanReport) -> None:
+        """Of nodes that another rule keeps from a permit than before."""
+        candidates = {each.node: each for each in report.candidates}
+        for each in self._refusals:
+            if self._state.refused.get(each.node) != each.reason:
+                uid = candidates[each.node].uid if each.node in candidates else ""
+                about = {"node": each.node, "uid": uid, "check": each.check.key, "versions": _versions(report)}
+                self._state.record(self._scanner.cluster, DecisionKind.REFUSED, rule=each.reason, message=each.message, **about)
+        self._state.refused = {each.node: each.reason for each in self._refusals}
+
+    def _record_admission(self, begun: FencingInput | RemediationInput, report: ScanReport) -> None:
+        counts = {"permits": self._state.counted(), "cap": self._scanner.cap(report)}
+        check = begun.need.check if begun.need is not None else None
+        self._state.record(
+            self._scanner.cluster,
+            DecisionKind.ADMITTED,
+            node=begun.node,
+            uid=begun.node_uid,
+            workflow_id=episode_id(begun.cluster, begun.node),
+            incident=begun.incident,
+            act="open",
+            check=check.key if check is not None else "",
+            versions=_versions(report),
+            numbers=counts,
+            message=begun.reason,
+        )
+
+
+def _versions(report: ScanReport) -> dict[str, str]:
+    """How far the objects of a report had been followed."""
+    return {"Node": report.resource_version} | {each.dialect.value: each.version for each in report.check_versions}
