@@ -41,7 +41,7 @@ PATIENT = _files("kills", "racks", "platforms", "preservation_caps")
 CALM = (
     "tests/demo/test_observe.py",
     "tests/security/test_matrix.py",
-    *_files("frozen", "docs_upgrade", "scanner_life"),
+    *_files("chaos", "frozen", "docs_upgrade", "scanner_life"),
     *("tests/docs/test_start.py", "tests/docs/test_a_day.py", "tests/benchmarks/test_whole_benchmarks.py"),
     *_files("decision_stream", "api_restarts", "worker_ends"),
     "tests/deploy/test_chart_page.py",

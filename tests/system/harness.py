@@ -394,14 +394,15 @@ class System:
     async def settled(self, *, seconds: float = 30.0) -> None:
         """Every node Ready and schedulable, every pod of a workload running on one, nothing attached twice."""
 
-        def at_rest() -> bool:
-            view = self.cluster.view
-            nodes = all(is_ready(node) and not node["spec"].get("unschedulable") for node in view.nodes)
-            pods = all(node_of(pod) and is_ready(pod) and not is_terminating(pod) for pod in view.pods)
-            wanted = sum(each["spec"]["replicas"] for informer in (view.stateful_sets, view.replica_sets) for each in informer)
-            return nodes and pods and sum(1 for _ in view.pods) >= wanted
+        await self.until(self.at_rest, "the cluster is at rest", seconds=seconds)
 
-        await self.until(at_rest, "the cluster is at rest", seconds=seconds)
+    def at_rest(self) -> bool:
+        """The same, now."""
+        view = self.cluster.view
+        nodes = all(is_ready(node) and not node["spec"].get("unschedulable") for node in view.nodes)
+        pods = all(node_of(pod) and is_ready(pod) and not is_terminating(pod) for pod in view.pods)
+        wanted = sum(each["spec"]["replicas"] for informer in (view.stateful_sets, view.replica_sets) for each in informer)
+        return nodes and pods and sum(1 for _ in view.pods) >= wanted
 
     async def live_node(self, name: str) -> JsonObject:
         """The Node as the API has it now."""

@@ -11,21 +11,18 @@ import asyncio
 import os
 import re
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from policy.episode.messages import EpisodeResult, episode_id
-from simulator.bmc.machine import Machine
 from tests import report
 from tests.system.fixtures import MakeSystem
 from tests.system.harness import Pace, System
-from tests.system.temporal_server import TemporalServer
 from tests.system.witness import Before, PowerLog
 from tests.system.worker_process import KillOrder, When, WorkerProcess
 
@@ -52,7 +49,8 @@ OPENING = "episodes.open"
 
 TWICE = frozenset({OPENING})
 """Killed on both sides in every run. Of all else a kill before the effect is the easier half of the kill after it: nothing is
-there yet that the next attempt could do twice. A command that was sent and not followed yet is `InPower`."""
+there yet that the next attempt could do twice. A command that was sent and not followed yet, and what befalls Temporal, is asked
+in `test_chaos.py`."""
 
 TITLE = "kill matrix: SIGKILL at every activity boundary of a fencing"
 HEAD = ("killed", "at", "recovered", "off/on seen", "verdict")
@@ -113,7 +111,7 @@ class Lane:
 
     async def _break(self, kill: Kill) -> Before:
         node = self.system.node_of_pod(VICTIM)
-        kill.arm(self, node)
+        kill.arm(self)
         return self.system.break_node(node)
 
     async def _judge(self, row: Row, before: Before, result: EpisodeResult) -> None:
@@ -124,24 +122,10 @@ class Lane:
 
 
 class Kill:
-    """When and what. `arm` comes before the accident; within `armed` whatever was killed is brought back.
+    """The worker kills itself just before or after an activity, and another one is started. `arm` comes before the accident.
 
     takes_long: an act with one attempt is given up only when its whole time is over; begun last, it would keep all waiting.
     """
-
-    takes_long = False
-
-    def arm(self, lane: Lane, node: str) -> None:
-        raise NotImplementedError
-
-    @asynccontextmanager
-    async def armed(self, lane: Lane, before: Before, row: Row) -> AsyncIterator[None]:
-        raise NotImplementedError
-        yield
-
-
-class AtBoundary(Kill):
-    """The worker kills itself just before or after an activity, and another one is started."""
 
     def __init__(self, order: KillOrder) -> None:
         self._order = order
@@ -150,7 +134,7 @@ class AtBoundary(Kill):
     def __str__(self) -> str:
         return str(self._order)
 
-    def arm(self, lane: Lane, node: str) -> None:
+    def arm(self, lane: Lane) -> None:
         lane.worker.obey(self._order)
 
     @asynccontextmanager
@@ -163,53 +147,6 @@ class AtBoundary(Kill):
         async with _meanwhile(replace()):
             yield
             lane.worker.forget_order()
-
-
-class InPower(Kill):
-    """In the middle of a power command: before the machine has followed it, or after, but before its BMC has answered."""
-
-    takes_long = True
-
-    def __init__(self, command: str, when: When, what: str, act: Callable[[Lane], Awaitable[None]]) -> None:
-        self._command = command
-        self._when = when
-        self._what = what
-        self._act = act
-        self._began = False
-        self._struck = asyncio.Event()
-
-    def __str__(self) -> str:
-        moment = "not followed yet" if self._when is When.BEFORE else "followed, not answered"
-        return f"{self._what} in mid power-{self._command}: {moment}"
-
-    def arm(self, lane: Lane, node: str) -> None:
-        machine = lane.system.cluster.chassis.machine(node)
-
-        async def strike(machine: Machine, command: str) -> None:
-            if command == self._command and not self._began:
-                self._began = True
-                await self._act(lane)
-                self._struck.set()
-
-        machine.before_set = strike if self._when is When.BEFORE else None
-        machine.after_set = strike if self._when is When.AFTER else None
-
-    @asynccontextmanager
-    async def armed(self, lane: Lane, before: Before, row: Row) -> AsyncIterator[None]:
-        async def bring_back() -> None:
-            await self._struck.wait()
-            row.killed_at = _since(before)
-            if not lane.system.temporal.running:
-                await lane.system.temporal.start()
-            if not lane.worker.alive:
-                await lane.start_worker()
-
-        machine = lane.system.cluster.chassis.machine(before.node)
-        try:
-            async with _meanwhile(bring_back()):
-                yield
-        finally:
-            machine.before_set = machine.after_set = None
 
 
 @asynccontextmanager
@@ -228,19 +165,6 @@ async def _meanwhile(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
 
 def _since(before: Before) -> float:
     return (datetime.now(UTC) - before.at).total_seconds()
-
-
-async def kill_worker(lane: Lane) -> None:
-    await lane.worker.kill()
-
-
-async def kill_server(lane: Lane) -> None:
-    await lane.system.temporal.kill()
-
-
-async def kill_both(lane: Lane) -> None:
-    await lane.worker.kill()
-    await lane.system.temporal.kill()
 
 
 async def boundaries(system: System, before: Before) -> list[KillOrder]:
@@ -267,42 +191,32 @@ async def boundaries(system: System, before: Before) -> list[KillOrder]:
 
 
 @pytest.mark.timeout(600)
-async def test_a_kill_at_any_boundary_changes_nothing_but_the_time(make_system: MakeSystem, tmp_path: Path) -> None:
+async def test_a_kill_at_any_boundary_changes_nothing_but_the_time(make_system: MakeSystem) -> None:
     """S1, S2, S33, S34, S35: recovered; one off and one on; no pod lost before the proof; no mark, lease or permit left."""
     began = datetime.now(UTC)
-    async with TemporalServer(tmp_path) as mortal:
-        # The reference runs alone, and before the other systems: its history says what there is to kill.
-        lanes = [Lane(await make_system(nodes=3, cluster_name="lane-1", pace=LANE_PACE))]
-        await lanes[0].prepare()
-        orders = await reference_orders(lanes[0].system)
-        more = [await make_system(nodes=3, cluster_name=f"lane-{number}", pace=LANE_PACE) for number in range(2, LANES + 1)]
-        lanes += [Lane(system) for system in more]
-        with_mortal = Lane(await make_system(nodes=3, cluster_name="mortal", pace=LANE_PACE, temporal=mortal))
-        await asyncio.gather(*(lane.prepare() for lane in [*lanes[1:], with_mortal]))
+    # The reference runs alone, and before the other systems: its history says what there is to kill.
+    lanes = [Lane(await make_system(nodes=3, cluster_name="lane-1", pace=LANE_PACE))]
+    await lanes[0].prepare()
+    orders = await reference_orders(lanes[0].system)
+    more = [await make_system(nodes=3, cluster_name=f"lane-{number}", pace=LANE_PACE) for number in range(2, LANES + 1)]
+    lanes += [Lane(system) for system in more]
+    await asyncio.gather(*(lane.prepare() for lane in lanes[1:]))
+    table = [kill for kill in map(Kill, orders) if ONLY.search(str(kill))]
+    rows: dict[int, Row] = {}
+    waiting = deque(sorted(table, key=lambda kill: not kill.takes_long))
 
-        kills = [AtBoundary(order) for order in orders]
-        in_power = [InPower(command, When.BEFORE, "worker", kill_worker) for command in ("off", "on")]
-        of_server = [
-            InPower("off", When.AFTER, "worker and server", kill_both),
-            InPower("on", When.BEFORE, "Temporal server", kill_server),
-        ]
-        table: list[Kill] = [kill for kill in (*kills, *in_power, *of_server) if ONLY.search(str(kill))]
-        rows: dict[int, Row] = {}
+    async def work(lane: Lane) -> None:
+        while waiting:
+            kill = waiting.popleft()
+            rows[table.index(kill)] = row = await lane.run(kill)
+            print(*row.cells(), flush=True)
 
-        async def work(lane: Lane, waiting: deque[Kill]) -> None:
-            while waiting:
-                kill = waiting.popleft()
-                rows[table.index(kill)] = row = await lane.run(kill)
-                print(*row.cells(), flush=True)
-
-        shared = deque[Kill](sorted((kill for kill in table if kill not in of_server), key=lambda kill: not kill.takes_long))
-        its_own = deque[Kill](kill for kill in table if kill in of_server)
-        try:
-            await asyncio.gather(work(with_mortal, its_own), *(work(lane, shared) for lane in lanes))
-        finally:
-            report.table(TITLE, HEAD, [rows[number].cells() for number in sorted(rows)])
-            seconds = (datetime.now(UTC) - began).total_seconds()
-            report.say(TITLE, f"{len(rows)} kills in {seconds:.0f} s, {len(lanes) + 1} systems side by side")
+    try:
+        await asyncio.gather(*(work(lane) for lane in lanes))
+    finally:
+        report.table(TITLE, HEAD, [rows[number].cells() for number in sorted(rows)])
+        seconds = (datetime.now(UTC) - began).total_seconds()
+        report.say(TITLE, f"{len(rows)} kills in {seconds:.0f} s, {len(lanes)} systems side by side")
     assert {row.kill: row.problems for row in rows.values() if row.problems} == {}
     assert len(rows) == len(table)
 

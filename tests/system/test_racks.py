@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import accumulate
 
 import pytest
 from temporalio.client import WorkflowExecution
@@ -23,6 +22,7 @@ from policy.scan.permit_rules import AdmissionRefusal
 from simulator.cluster import SimulatedCluster
 from simulator.objects import JsonObject, is_ready, name_of
 from simulator.resources import NODES, Resource
+from tests.system.chaos.recorder import most_at_once
 from tests.system.fixtures import Standing
 from tests.system.harness import TEMPLATE_NAMESPACE, TEMPLATES, Pace, System
 from tests.system.questions import commands, traces
@@ -168,13 +168,6 @@ async def test_all_others_are_repaired_and_who_was_well_is_not_touched(accident:
     assert {name: found for name, found in problems.items() if found} == {}
     touched = {name for name in system.cluster.nodes if commands(system, name)}
     assert touched == accident.befores.keys()
-
-
-def most_at_once(outages: Iterable[Outage]) -> int:
-    """The largest number of outages at one moment; one that begins as another ends counts with it."""
-    outages = tuple(outages)
-    steps = sorted([*((each.began, 0, 1) for each in outages), *((each.ended, 1, -1) for each in outages)])
-    return max(accumulate(step for *_, step in steps), default=0)
 
 
 def _racks() -> dict[str, str]:

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 
 from policy.episode.messages import EpisodeResult, Outcome
 from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL
+from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION
 from simulator.bmc.machine import HAND, Machine, PowerCommand
 from simulator.client import ApiError
 from simulator.cluster import SimulatedCluster
@@ -180,6 +181,7 @@ async def left_over(cluster: SimulatedCluster, before: Before) -> list[str]:
     """What of ours still stands on the node, and what of others' has changed; read live (S28, S35)."""
     obj = await cluster.client.get(NODES.path(before.node))
     annotations: dict[str, str] = obj["metadata"].get("annotations") or {}
+    annotations.pop(LAST_REMEDIATION_ANNOTATION, None)  # the memory of a remediation, which is to stay
     problems: list[str] = []
     if MARK_ANNOTATION in annotations:
         problems.append(f"our mark is left: {annotations[MARK_ANNOTATION]}")

@@ -1,0 +1,395 @@
+"""One whole system under chaos: accidents, faults, people, and an audit after every fault.
+
+What a round does is drawn before it begins, from the seed and its number: which nodes break and how, which faults strike when and
+for how long. The moments at which processes meet them are the machine's own. Between rounds everything is repaired as an operator
+would: devices first, then the questions of episodes are answered, and what nodewarden leaves alone is switched on by hand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from random import Random
+from typing import Any
+
+from policy.episode.messages import EpisodeStatus, Outcome, Phase
+from policy.episode.permits import PermitState
+from simulator.api.server import ApiServer
+from simulator.client import ApiError
+from simulator.objects import OUT_OF_SERVICE, has_taint, is_ready, uid_of
+from starter.client import Nodewarden
+from starter.errors import MissingError, RefusedError, RequestError
+from starter.handles.status import ClusterStatus
+from tests.system.chaos.faults import FAULTS, WHY, Fault
+from tests.system.chaos.recorder import BY_HAND, Finding, Recorder, Silence, Wrong
+from tests.system.harness import System
+from tests.system.questions import acts
+from tests.system.witness import Before, left_over
+from tests.system.worker_process import WorkerProcess
+
+ACCIDENTS = ("kernel-hangs", "kernel-hangs", "kubelet-stops", "kubelet-stops", "runtime-down", "power-cut")
+STORMY = 0.06
+"""How often more nodes break at once than the check's minHealthy allows to repair."""
+REST_WITHIN = 300.0
+"""Seconds for all repairs of a round, after its faults are undone."""
+STORM_LASTS = 20.0
+PATIENT = 6.0
+LOST_ENDS = frozenset({"failed", "terminated", "timed-out", "canceled", "unreadable"})
+
+
+@dataclass(slots=True)
+class Worker:
+    """One of the arena's."""
+
+    process: WorkerProcess
+    frozen: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strike:
+    """One fault of a round: on which node, when after the accident (armed ones before it), for how long."""
+
+    fault: Fault
+    node: str
+    after: float
+    lasts: float
+
+    def __str__(self) -> str:
+        when = "armed" if self.fault.armed else f"after {self.after:.1f} s"
+        return f"{self.fault.name} ({self.node}, {when}, for {self.lasts:.1f} s)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """What is done. broken: how each node breaks."""
+
+    number: int
+    broken: Mapping[str, str]
+    strikes: tuple[Strike, ...]
+    storm: bool
+
+    def __str__(self) -> str:
+        storm = "storm: " if self.storm else ""
+        accidents = ", ".join(f"{node} {how}" for node, how in self.broken.items())
+        return f"round {self.number}: {storm}{accidents}; {'; '.join(str(each) for each in self.strikes)}"
+
+
+def drawn(seed: int, number: int, nodes: list[str], needed: int, faults: tuple[Fault, ...]) -> Round:
+    """The round of that number: the same for the same seed. needed: nodes that must be well for an episode to be opened."""
+    rng = Random(f"{seed}/{number}")
+    storm = rng.random() < STORMY
+    most = len(nodes) - needed
+    count = most + 1 if storm else rng.randint(min(2, most), most)
+    broken = {node: "kubelet-stops" if storm else rng.choice(ACCIDENTS) for node in rng.sample(nodes, count)}
+    kills, others = ([fault for fault in faults if fault.kills is kills] for kills in (True, False))
+    strikes = tuple(
+        Strike(fault=fault, node=rng.choice(list(broken)), after=rng.uniform(0, 9), lasts=rng.uniform(*fault.lasts))
+        for fault in (*rng.sample(kills, rng.randint(1, 2)), *rng.sample(others, rng.randint(1, 3)))
+    )
+    return Round(number=number, broken=broken, strikes=strikes, storm=storm)
+
+
+class Arena:
+    """A `System` that stands, its recorder, and the hands that disturb it. `prepare` it, then `play` rounds."""
+
+    def __init__(self, system: System, *, seed: int, workers: int, cap: int, needed: int, stack: AsyncExitStack) -> None:
+        assert system.cluster.api is not None
+        self.system = system
+        self.warden: Nodewarden = system.warden
+        self.name = system.cluster_name
+        self.api: ApiServer = system.cluster.api
+        self.stack = stack
+        self.cap = cap
+        self.number = 0
+        self.counts: Counter[str] = Counter()
+        self.episodes: Counter[str] = Counter()
+        self.faults: Counter[str] = Counter()
+        self.audits = 0
+        self.journal: list[tuple[datetime, str]] = []
+        self.activities: list[str] = []
+        self.of_temporal = asyncio.Lock()
+        self.recorder = Recorder(system.cluster, cap=cap, workers_needed=needed)
+        self._seed = seed
+        self._needed = needed
+        self._wanted = workers
+        self._workers: list[Worker] = []
+        self._counted: set[str] = set()
+        self._possible = tuple(fault for fault in FAULTS if not fault.left_out)
+
+    async def prepare(self) -> None:
+        """Workers, policy, scanner, and one episode that nothing disturbs: its history says what can be killed."""
+        await self.fill_up()
+        await self.system.apply_policy()
+        await self.system.start_scanner(cap=self.cap)
+        await self.system.settled()
+        self._before = [Before.of(self.system.cluster, name) for name in self.system.cluster.nodes]
+        node = self.system.node_of_pod("demo/database-0")
+        self.recorder.breaks(node, "kernel-hangs")
+        await self.system.ended(self.system.break_node(node), seconds=90)
+        self.activities = sorted({"episodes.open", "scan.observe-cluster", *await acts(self.system, node)})
+        await self._rest(storm=False)
+        await self._audit_at_rest(datetime.now(UTC) - timedelta(minutes=5))
+
+    # Rounds ----------------------------------------------------------------------------------------------------------
+
+    def drawn(self, number: int) -> Round:
+        """See `drawn`."""
+        return drawn(self._seed, number, list(self.system.cluster.nodes), self._needed, self._possible)
+
+    async def play(self, plan: Round) -> None:
+        """One round, until all is at rest and judged."""
+        self.number = plan.number
+        began = datetime.now(UTC)
+        self.note(str(plan))
+        armed = asyncio.gather(*(self._strike(each) for each in plan.strikes if each.fault.armed))
+        await asyncio.sleep(0.2)
+        for node, how in plan.broken.items():
+            self.recorder.breaks(node, how)
+            self.system.cluster.break_node(node, how)
+        await asyncio.gather(armed, *(self._strike(each) for each in plan.strikes if not each.fault.armed))
+        await self._rest(storm=plan.storm)
+        await self._audit_at_rest(began)
+        self.recorder.forget()
+
+    async def _strike(self, strike: Strike) -> None:
+        fault, rng = strike.fault, Random(f"{self._seed}/{self.number}/{strike.fault.name}")
+        if not fault.armed:
+            await asyncio.sleep(strike.after)
+        async with asynccontextmanager(fault.strike)(self, strike.node, rng):
+            self.note(f"{fault.name} strikes {strike.node}")
+            self.faults[fault.name] += 1
+            self._audit()
+            await asyncio.sleep(strike.lasts)
+        self.note(f"{fault.name} is over")
+        self._audit()
+        await self.look()
+
+    def _audit(self) -> None:
+        self.audits += 1
+        self.recorder.audit()
+
+    async def look(self) -> ClusterStatus | None:
+        """Everything that `status` says, held against the record; None where it does not answer now."""
+        try:
+            async with asyncio.timeout(PATIENT):
+                status = await self.warden.status(self.name)
+        except (RequestError, TimeoutError, OSError, RuntimeError):
+            return None
+        for each in status.episodes:
+            self.recorder.audit_status(each)
+        if status.scanner is not None:
+            self.recorder.words += 1
+            held = [permit.node for permit in status.scanner.permits if permit.state is not PermitState.PARKED]
+            if len(held) > self.cap:
+                self.recorder.find(Wrong.ABOVE_BUDGET, f"the scanner shows permits of {', '.join(held)}")
+        return status
+
+    async def _rest(self, *, storm: bool) -> None:
+        """Until all is as it was, by nodewarden's own work and what an operator has to do."""
+        began, quiet, status = time.monotonic(), 0, None
+        await self.fill_up()
+        while time.monotonic() - began < REST_WITHIN:
+            status = await self.look()
+            if status is not None and status.scanner is not None:
+                await self._answer(status, storm=storm and time.monotonic() - began > STORM_LASTS)
+                scanner = status.scanner
+                open_ones = [*status.episodes, *status.silent, *scanner.permits, *scanner.queue]
+                quiet = quiet + 1 if self.system.at_rest() and not open_ones else 0
+                if quiet == 2:
+                    return
+            await asyncio.sleep(0.7)
+        self.recorder.find(Wrong.LOST, f"not at rest {REST_WITHIN:.0f} s after the faults were undone: {self._where(status)}")
+
+    async def _answer(self, status: ClusterStatus, *, storm: bool) -> None:
+        """What an operator does who reads that status: repairs devices, answers questions, helps what is left alone."""
+        assert status.scanner is not None
+        for each in status.episodes:
+            if each.phase is Phase.NEEDS_HUMAN:
+                self._repair(each)
+                episode = self.warden.episode(self.name, each.node)
+                await self.says("resume", episode.resume(who=WHY, reason="repaired", question=each.question))
+        busy = {each.node for each in (*status.episodes, *status.silent)} | {each.node for each in status.scanner.permits}
+        alone = {each.node for each in status.scanner.held_off}
+        for node in self.system.cluster.view.nodes:
+            name = node["metadata"]["name"]
+            if name not in busy and not is_ready(node) and (name in alone or storm):
+                self.counts["nodes helped by hand"] += 1
+                self.heal(name)
+                await self.system.cluster.chassis.machine(name).set_power("on")
+
+    def _repair(self, episode: EpisodeStatus) -> None:
+        self.counts["questions answered"] += 1
+        self.system.cluster.platform.heal(episode.node)
+        if self.system.cluster.node(episode.node).fault == "never-boots":
+            self.heal(episode.node)
+
+    async def _audit_at_rest(self, since: datetime) -> None:
+        """Nothing of ours is left, every episode has ended with a result, and what it says was so."""
+        self._audit()
+        for before in self._before:
+            for problem in await left_over(self.system.cluster, before):
+                self.recorder.find(Wrong.LEFT_OVER, f"{before.node}: {problem}")
+            if self.system.cluster.chassis.machine(before.node).power != "on":
+                self.recorder.find(Wrong.LOST, f"{before.node} is off")
+        ended = await self.warden.history.ended(self.name, since=since - timedelta(seconds=30))
+        for each in ended.episodes:
+            if each.run_id in self._counted:
+                continue
+            self._counted.add(each.run_id)
+            self.episodes[f"{each.kind.value}: {each.outcome}"] += 1
+            if each.outcome in LOST_ENDS:
+                self.recorder.find(Wrong.LOST, f"{each.kind.value} {each.incident} of {each.node} {each.outcome}: {each.message}")
+            if each.result is not None:
+                self.recorder.audit_result(each.result)
+                if each.result.check and each.outcome != Outcome.REFUSED:
+                    self.recorder.audit_opening(each.node, each.started)
+        self.recorder.audit_owners([each.result for each in ended.episodes if each.result is not None])
+
+    # Hands -----------------------------------------------------------------------------------------------------------
+
+    @property
+    def alive(self) -> list[Worker]:
+        return [each for each in self._workers if each.process.alive]
+
+    def any_worker(self, rng: Random) -> Worker:
+        """One that runs, if there is one."""
+        return rng.choice([each for each in self.alive if not each.frozen] or self.alive or self._workers)
+
+    async def start_worker(self, *, environment: Mapping[str, str] | None = None) -> Worker:
+        """One beside the others, which the arena does not replace."""
+        return Worker(await self.system.start_worker(environment=environment))
+
+    async def kill_worker(self, worker: Worker) -> None:
+        if worker.process.alive:
+            await worker.process.kill()
+            self.counts["kills of workers"] += 1
+
+    async def fill_up(self) -> None:
+        """As many workers as there should be."""
+        while len(self.alive) < self._wanted:
+            self._workers = [*self.alive, await self.start_worker()]
+
+    def note(self, text: str) -> None:
+        self.journal.append((datetime.now(UTC), text))
+
+    def heal(self, node: str) -> None:
+        self.system.cluster.heal_node(node)
+        self.recorder.nodes[node].at_risk.put("", datetime.now(UTC))
+
+    @contextmanager
+    def disturbed(self, node: str, why: str) -> Iterator[None]:
+        """Its device misleads."""
+        self.recorder.nodes[node].disturbed.put(why, datetime.now(UTC))
+        try:
+            yield
+        finally:
+            self.recorder.nodes[node].disturbed.put("", datetime.now(UTC))
+
+    @contextmanager
+    def silence(self, node: str | None, *, programs_only: bool = False) -> Iterator[None]:
+        """People have been answered that no machine is switched off: that of the node, "" all. None: they were not."""
+        if node is None:
+            yield
+            return
+        silence = Silence(node=node, began=datetime.now(UTC), programs_only=programs_only)
+        self.recorder.silences.append(silence)
+        try:
+            yield
+        finally:
+            silence.ended = datetime.now(UTC)
+
+    def another(self, node: str, rng: Random) -> str:
+        """A node that is well, if there is one."""
+        others = [name for name in self.system.cluster.nodes if name != node]
+        well = [name for name in others if self.recorder.nodes[name].at_risk.open is None]
+        return rng.choice(well or others)
+
+    def asks_for(self, node: str) -> None:
+        """A person wants it switched off."""
+        self.recorder.breaks(node, BY_HAND)
+
+    def pods(self) -> dict[str, str]:
+        """Which pod is where."""
+        return {uid_of(pod): str(pod["spec"].get("nodeName")) for pod in self.system.cluster.view.pods}
+
+    def any_out_of_service(self) -> bool:
+        return any(has_taint(node, OUT_OF_SERVICE) for node in self.system.cluster.view.nodes)
+
+    async def wait_for(self, condition: Callable[[], bool], *, seconds: float) -> None:
+        """Raises TimeoutError."""
+        async with asyncio.timeout(seconds):
+            while not condition():
+                await asyncio.sleep(0.05)
+
+    @staticmethod
+    @contextmanager
+    def patiently() -> Iterator[None]:
+        """What does not come about is not waited for any longer."""
+        with suppress(TimeoutError):
+            yield
+
+    async def question(self, node: str) -> int:
+        """The number of what the node's episode asks now, 0 where it can't be asked."""
+        try:
+            async with asyncio.timeout(PATIENT):
+                return (await self.warden.episode(self.name, node).status()).question
+        except (RequestError, TimeoutError):
+            return 0
+
+    async def says(self, what: str, command: Awaitable[Any]) -> bool:
+        """A person's command; False where it was refused, or not answered in time."""
+        try:
+            async with asyncio.timeout(5 * PATIENT):
+                await command
+        except (RequestError, TimeoutError, ApiError, OSError) as error:
+            self.counts[f"refused: {what}"] += 1
+            self.note(f"{what}: {type(error).__name__}: {str(error)[:160]}")
+            return False
+        self.counts[f"done: {what}"] += 1
+        self.note(f"{what}: done")
+        return True
+
+    async def insists(self, what: str, command: Callable[[], Awaitable[Any]]) -> None:
+        """A command that is said again until it is answered: done, or refused because there is nothing to do."""
+        for _ in range(20):
+            try:
+                async with asyncio.timeout(5 * PATIENT):
+                    await command()
+            except (RefusedError, MissingError) as error:
+                self.note(f"{what}: {error}"[:200])
+                return
+            except (RequestError, TimeoutError, ApiError, OSError) as error:
+                self.note(f"{what}: {type(error).__name__}, once more")
+                await asyncio.sleep(2)
+            else:
+                self.note(f"{what}: done")
+                return
+        self.recorder.find(Wrong.LOST, f"{what} was never answered")
+
+    def expect_refused(self, done: bool, what: str) -> None:
+        if done:
+            self.recorder.find(Wrong.UNTRUE, f"{what} was accepted (S48)")
+
+    # What is printed -------------------------------------------------------------------------------------------------
+
+    def before(self, finding: Finding) -> str:
+        """The journal's last lines before it."""
+        lines = [f"{at:%H:%M:%S} {text}" for at, text in self.journal if at <= finding.at]
+        return "\n    ".join(lines[-8:])
+
+    def _where(self, status: ClusterStatus | None) -> str:
+        if status is None or status.scanner is None:
+            return f"no scanner answers{f': {status.problem}' if status else ''}"
+        parts = [f"{each.node} {each.phase.value}: {each.doing} {each.problem}" for each in status.episodes]
+        parts += [f"{each.node} does not answer: {each.problem}" for each in status.silent]
+        parts += [f"permit of {each.node} {each.state.value}" for each in status.scanner.permits]
+        parts += [f"{each.node} is left alone: {each.reason}" for each in status.scanner.held_off]
+        parts += [f"{each.node} waits: {each.message}" for each in status.scanner.refused]
+        nodes = [node for node in self.system.cluster.view.nodes if not is_ready(node) or node["spec"].get("unschedulable")]
+        parts += [f"{node['metadata']['name']} {'is cordoned' if is_ready(node) else 'is not Ready'}" for node in nodes]
+        return "; ".join(parts) or "pods are not where they should be"
