@@ -6,14 +6,16 @@ The first round is written down: the kills in the middle of a power command, whi
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from policy.episode.messages import EpisodeResult, Outcome, RecordEntry
+from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, OffProof, Outcome, Phase, Reading, RecordEntry
+from policy.fence.power import PowerState
 from simulator.client import PatchType
 from simulator.cluster import SimulatedCluster
 from simulator.resources import EVENTS, NODES
@@ -169,16 +171,43 @@ async def _switches_off_in_a_pause(judged: Judged) -> None:
     await judged.command("node-1", "off")
 
 
-async def _says_that_it_is_off(judged: Judged) -> None:
-    event = {
-        "metadata": {"generateName": "node-1."},
-        "involvedObject": {"kind": "Node", "name": "node-1"},
-        "reason": "NodePoweredOff",
-        "message": "off is proven",
-        "source": {"component": "nodewarden"},
-        "type": "Normal",
-    }
-    await judged.cluster.client.create(EVENTS.path(namespace="default"), event)
+def _event(reason: str, message: str) -> Callable[[Judged], Awaitable[None]]:
+    async def say(judged: Judged) -> None:
+        event = {
+            "metadata": {"generateName": "node-1."},
+            "involvedObject": {"kind": "Node", "name": "node-1"},
+            "reason": reason,
+            "message": message,
+            "source": {"component": "nodewarden"},
+            "type": "Normal",
+        }
+        judged.recorder.nodes["node-1"].not_ready.put("not Ready", datetime.now(UTC) - timedelta(minutes=1))
+        await judged.cluster.client.create(EVENTS.path(namespace="default"), event)
+
+    return say
+
+
+def _status(**changes: Any) -> Callable[[Judged], Awaitable[None]]:
+    async def say(judged: Judged) -> None:
+        told: dict[str, Any] = {
+            "incident": "i",
+            "cluster": "sim",
+            "node": "node-3",
+            "kind": Kind.FENCING,
+            "step": "",
+            "doing": "",
+        }
+        told |= {"phase": Phase.RUNNING, "reason": "", "started": datetime.now(UTC)}
+        judged.recorder.audit_status(EpisodeStatus(**(told | changes)))
+
+    return say
+
+
+async def _lets_two_write(judged: Judged) -> None:
+    for node in ("node-1", "node-2"):
+        judged.cluster.storage.begin(volume="v", pod="p", pod_uid=f"u-{node}", node=node, boot_id="b", exclusive=True)
+    for node in ("node-1", "node-2"):
+        judged.cluster.storage.end(volume="v", pod_uid=f"u-{node}")
 
 
 async def _records_a_proof_of_what_was_on(judged: Judged) -> None:
@@ -204,7 +233,10 @@ async def _takes_a_node_from_an_open_episode(judged: Judged) -> None:
     judged.recorder.audit_owners([judged.result("node-1", incident="one", ended=now + timedelta(minutes=1))])
 
 
-Wrongdoing = Callable[[Judged], object]
+PROOF = OffProof(
+    commanded_at=None, readings=(Reading(endpoint="e", state=PowerState.OFF, at=datetime(2026, 11, 29, tzinfo=UTC)),)
+)
+Wrongdoing = Callable[[Judged], Awaitable[None]]
 
 
 @pytest.mark.parametrize(
@@ -212,6 +244,7 @@ Wrongdoing = Callable[[Judged], object]
     [
         (_frees_too_early, Wrong.EARLY),
         (_taints_too_early, Wrong.EARLY),
+        (_lets_two_write, Wrong.EARLY),
         (_switches_a_well_machine_off, Wrong.EARLY),
         (_switches_off_twice, Wrong.DOUBLE),
         (_switches_on_before_it_was_off, Wrong.DOUBLE),
@@ -219,14 +252,18 @@ Wrongdoing = Callable[[Judged], object]
         (_switches_off_more_than_it_may, Wrong.ABOVE_BUDGET),
         (_opens_in_a_storm, Wrong.ABOVE_BUDGET),
         (_switches_off_in_a_pause, Wrong.UNTRUE),
-        (_says_that_it_is_off, Wrong.UNTRUE),
+        (_event("NodePoweredOff", "off is proven"), Wrong.UNTRUE),
+        (_event("NodeIsolated", "cordoned"), Wrong.UNTRUE),
+        (_event("EpisodeEnded", "recovered: Ready"), Wrong.UNTRUE),
+        (_status(off_proof=PROOF), Wrong.UNTRUE),
+        (_status(phase=Phase.NEEDS_HUMAN), Wrong.UNTRUE),
         (_records_a_proof_of_what_was_on, Wrong.UNTRUE),
         (_says_that_it_was_left_off, Wrong.UNTRUE),
     ],
 )
 async def test_the_judge_finds(judged: Judged, wrongdoing: Wrongdoing, wrong: Wrong) -> None:
     assert judged.found == set()
-    await wrongdoing(judged)  # type: ignore[misc]
+    await wrongdoing(judged)
     assert judged.found == {wrong}
 
 
