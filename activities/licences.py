@@ -87,7 +87,8 @@ class Licences:
 
     def sealed_device(self, cluster: str, node: str, device: PowerDevice) -> PowerDevice:
         """The device with its seal."""
-        return replace(device, seal=self._stamp(datetime.now(UTC), "device", cluster, node, replace(device, seal="")))
+        unsealed = replace(device, seal="") if device.seal else device
+        return replace(device, seal=self._stamp(datetime.now(UTC), "device", cluster, node, unsealed))
 
     def require_seal(self, cluster: str, node: str, device: PowerDevice) -> None:
         """Raises InvalidConfig for a device that no cluster worker of ours has resolved for that node, or long ago."""

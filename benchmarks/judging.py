@@ -1,4 +1,4 @@
-"""What judging costs: 5,000 nodes under 3 health checks, all of them judged at once and one of them after a change.
+"""What judging costs: 5,000 nodes under 3 health checks, all judged at once and one after a change; and finding their devices.
 
 Pure computation in one thread, with what an API server would have sent already decoded. A full evaluation is what a change of
 every check costs (each is put anew, so that every node is judged by each again); an incremental one is one node's change with
@@ -11,22 +11,36 @@ incremental ones shows whether anything walks over the nodes.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import gc
 import statistics
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, cast
 
+from activities.cluster.acts.fence_devices import ClusterFenceDevices
+from activities.cluster.api.served_cluster import ServedCluster
+from activities.cluster.objects.object_reader import FileObjects
+from activities.contracts.device_check import FenceDevicesRequest, NodeNamesRequest
+from activities.keyring import Keyring
+from activities.licences import Licences
+from policy.checks.fence_policies import PolicySource
 from policy.checks.health_check import HealthCheck
 from policy.dialects import parse
 from policy.objects.nodes import Condition, NodeView
 from policy.scan.ledger import Ledger
+from workflows.definitions.device_check import FOUND
+
+if TYPE_CHECKING:
+    from activities.cluster.api.connection import ClusterConnection
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 SMALL = 50
 POOLS = ("a", "b", "c", "d", "e")
 OTHER_CONDITIONS = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
 SICK_EVERY = 200
+NAMESPACE = "nodewarden"
 WORKER = "node-role.kubernetes.io/worker"
 
 
@@ -41,25 +55,27 @@ def checks() -> list[HealthCheck]:
 
 
 def _check(name: str, selector: dict[str, object]) -> HealthCheck:
+    return parse(_document(name, selector))
+
+
+def _document(name: str, selector: dict[str, object]) -> dict[str, Any]:
     listed = [("Ready", "False"), ("Ready", "Unknown"), ("DiskPressure", "True"), ("KernelDeadlock", "True")]
-    return parse(
-        {
-            "apiVersion": "remediation.medik8s.io/v1alpha1",
-            "kind": "NodeHealthCheck",
-            "metadata": {"name": name, "uid": name, "generation": 1},
-            "spec": {
-                "selector": selector,
-                "minHealthy": "51%",
-                "unhealthyConditions": [{"type": kind, "status": status, "duration": "300s"} for kind, status in listed],
-                "remediationTemplate": {
-                    "apiVersion": "nodewarden.io/v1alpha1",
-                    "kind": "FencingTemplate",
-                    "name": "bmc",
-                    "namespace": "nodewarden",
-                },
+    return {
+        "apiVersion": "remediation.medik8s.io/v1alpha1",
+        "kind": "NodeHealthCheck",
+        "metadata": {"name": name, "uid": name, "generation": 1},
+        "spec": {
+            "selector": selector,
+            "minHealthy": "51%",
+            "unhealthyConditions": [{"type": kind, "status": status, "duration": "300s"} for kind, status in listed],
+            "remediationTemplate": {
+                "apiVersion": "nodewarden.io/v1alpha1",
+                "kind": "FencingTemplate",
+                "name": "bmc",
+                "namespace": NAMESPACE,
             },
-        }
-    )
+        },
+    }
 
 
 def node(number: int, *, ready: str = "True", age: float = 3600, version: int = 1) -> NodeView:
@@ -135,6 +151,58 @@ def reports(size: int, rounds: int) -> list[float]:
     return taken
 
 
+class _Watched:
+    """What a worker's watch has of the fleet: one template of ours that a health check names, for all nodes."""
+
+    def __init__(self, size: int) -> None:
+        self._nodes = fleet(size)
+        power = {"driver": "ipmi", "parameters": {"ip": "{{ .NodeName }}.bmc"}, "secretRef": {"name": "bmc"}}
+        spec = {"template": {"spec": {"power": [power]}}}
+        metadata = {"name": "bmc", "namespace": NAMESPACE}
+        self._template = {"apiVersion": "nodewarden.io/v1alpha1", "kind": "FencingTemplate", "metadata": metadata, "spec": spec}
+
+    def follow_claims(self) -> bool:
+        """All is known."""
+        return True
+
+    def nodes(self) -> list[NodeView]:
+        """All nodes."""
+        return self._nodes
+
+    def contested(self, node: NodeView) -> str:  # noqa: ARG002 - of any
+        """None is."""
+        return ""
+
+    def fence_objects(self) -> list[dict[str, Any]]:
+        """The template."""
+        return [self._template]
+
+    def fence_maps(self) -> dict[str, Any]:
+        """None."""
+        return {}
+
+
+def devices(size: int, rounds: int) -> list[float]:
+    """Milliseconds of CPU for finding the fence devices of all nodes, as the hourly check does."""
+    files = FileObjects([_document("check", {"matchLabels": {WORKER: ""}})])
+    source, watched = PolicySource(namespace=NAMESPACE), _Watched(size)
+    served = ServedCluster("bench", cast("ClusterConnection", files), source=source)
+    finder = ClusterFenceDevices(served, Licences(Keyring([bytes(32)])), watched=watched)
+    taken = []
+
+    async def find(began: datetime) -> None:
+        names = (await finder.list_nodes(NodeNamesRequest(cluster="bench"))).names
+        for start in range(0, size, FOUND):
+            request = FenceDevicesRequest(cluster="bench", nodes=names[start : start + FOUND], check=began)
+            assert all(each.devices for each in (await finder.find_devices(request)).nodes)
+
+    for turn in range(max(1, rounds // 10)):
+        start = time.process_time()
+        asyncio.run(find(NOW + turn * timedelta(hours=1)))
+        taken.append((time.process_time() - start) * 1000)
+    return taken
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -149,6 +217,7 @@ def main() -> None:
         ("everybody judged by every check", full),
         ("one node's change judged", incremental),
         ("a report drawn up", reports),
+        ("the fence devices of all found", devices),
     ):
         small, large = measure(SMALL, options.rounds), measure(options.nodes, options.rounds)
         ratio = statistics.median(large) / statistics.median(small)

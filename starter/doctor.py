@@ -51,14 +51,13 @@ from activities.cluster.api.paths import (
 )
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.api.served_cluster import Connections
-from activities.cluster.live.plans import configuration_for
+from activities.cluster.live.plans import Configurations
 from activities.cluster.objects.check_statuses import leader_lease
 from activities.cluster.objects.decoding import NODE_DECODING
 from activities.cluster.objects.object_reader import read_views, reading_once
 from activities.errors import ErrorType, error_type
 from policy.checks.circuit_breakers import FENCE_AGENTS_REMEDIATION_LEASE, LEADER_LEASES, TAKEOVER, conflict
 from policy.checks.fence_policies import PolicySource
-from policy.episode.messages import Need
 from policy.episode.operator_commands import SETTLED
 from policy.fence.device_check import acted_on, devices_of
 from policy.fence.plan import CredentialKind, CredentialRef, PowerDevice
@@ -632,13 +631,13 @@ async def credentials(connection: ClusterConnection, machines: ClusterConnection
 async def _named(
     connection: ClusterConnection, machines: ClusterConnection | None, nodes: list[NodeView], source: PolicySource
 ) -> _Named:
-    readers = reading_once(Connections(nodes=connection, machines=machines or connection))
+    configured = Configurations(reading_once(Connections(nodes=connection, machines=machines or connection)), source)
     gate, named = asyncio.Semaphore(NODES_AT_ONCE), _Named()
 
     async def one(node: NodeView) -> None:
         async with gate:
             try:
-                config = await configuration_for(readers, node, None, Need(), source=source)
+                config = await configured.of(node)
                 if config.errors:
                     raise PolicyError(config.subject, "spec", "; ".join(config.errors))
                 devices = devices_of(compile_config(config))

@@ -194,7 +194,7 @@ async def _cluster_serving(
         """With what the ledger knows of the node at that moment, for people who asked for some nodes only."""
         notify(replace(notice, known=view.ledger.described(notice.node)))
 
-    devices = ClusterFenceDevices(served, licences, looked_after=lambda: bool(view.check_objects))
+    devices = ClusterFenceDevices(served, licences, looked_after=lambda: bool(view.check_objects), watched=view)
     scan = await stack.enter_async_context(
         ClusterScan(
             name,

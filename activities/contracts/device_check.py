@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from temporalio import activity
 
@@ -37,10 +37,15 @@ class NodeNames:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FenceDevicesRequest:
-    """Asks for the devices of these nodes."""
+    """Asks for the devices of these nodes.
+
+    check: when the check of all nodes began that they are asked for; of its nodes and their configuration a worker's watch tells,
+    and what it does not follow is read once a minute. None: all is read live.
+    """
 
     cluster: str
     nodes: tuple[str, ...]
+    check: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -58,6 +58,8 @@ from policy.fence.plan_compiler import Findings, judge
 from policy.objects.nodes import NodeView
 from policy.values.errors import PolicyError, shown
 
+FENCE_MAPS = "fence-"
+"""How the names of all ConfigMaps of fence configuration begin."""
 PREFIX = "fence-config-"
 DEFAULT_NAME = "default"
 """The name of the built-in configuration; with the prefix, of the object that replaces it."""

@@ -59,8 +59,9 @@ def destinations(device: PowerDevice) -> dict[str, frozenset[str]]:
 def compared(device: PowerDevice, known: CredentialHosts) -> PowerDevice:
     """The device with the list of its credentials that have gone to other hosts only. known: the remembered hosts of each; a
     credential without remembered hosts is new and may go anywhere."""
-    sent = destinations(device).items()
-    return replace(device, strange_to=tuple(name for name, hosts in sent if name in known and not hosts <= {*known[name]}))
+    sent = destinations(device).items() if known else ()
+    strange = tuple(name for name, hosts in sent if name in known and not hosts <= {*known[name]})
+    return replace(device, strange_to=strange) if strange != device.strange_to else device
 
 
 def not_for(hosts: Collection[str], allowed: Collection[str]) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 from policy.fence.config import with_node_name
 from policy.fence.credential_hosts import destinations
-from policy.fence.drivers import bmc_of, canonical_driver, device_behind, parameters_of, same_device
+from policy.fence.drivers import DeviceIndex, canonical_driver, parameters_of, same_device
 from policy.fence.drivers.contract import DriverParameters, ParameterError
 from policy.fence.plan import Act, FencingPlan, PowerDevice
 from policy.fence.power import PowerState, another_machine
@@ -252,27 +252,23 @@ class DeviceClaims:
     device."""
 
     def __init__(self) -> None:
-        # The key is the device; the systems of a BMC are also under the BMC with a slash behind it.
-        self._known: defaultdict[str, dict[tuple[str, str], NodeToCheck]] = defaultdict(dict)
+        self._nodes: dict[tuple[str, str], NodeToCheck] = {}
+        self._index = DeviceIndex[tuple[str, str]]()
 
     def add(self, *nodes: NodeToCheck) -> None:
         """Add the devices of these nodes."""
         for node in nodes:
             for endpoint in (checked.device.endpoint for checked in node.devices):
-                behind = device_behind(endpoint)
-                for key in {behind, behind if (bmc := bmc_of(behind)) == behind else f"{bmc}/"}:
-                    self._known[key][node.node, endpoint] = node
+                self._nodes[node.node, endpoint] = node
+                self._index.add((node.node, endpoint), endpoint)
 
     @property
     def nodes(self) -> Collection[NodeToCheck]:
         """All nodes with a device."""
-        return {node.node: node for known in self._known.values() for node in known.values()}.values()
+        return {node.node: node for node in self._nodes.values()}.values()
 
     def _others(self, node: str, endpoint: str) -> list[str]:
-        behind = device_behind(endpoint)
-        bmc = bmc_of(behind)
-        found = (*self._known.get(behind, ()), *self._known.get(bmc if bmc != behind else f"{bmc}/", ()))
-        return list(dict.fromkeys(name for name, _ in found if name != node))
+        return list(dict.fromkeys(name for name, _ in self._index.having(endpoint) if name != node))
 
     def problem(self, node: str, endpoint: str) -> str:
         """The problem that other nodes are configured with that device, too; "" for none."""
@@ -289,7 +285,7 @@ class DeviceClaims:
         return tuple(self._sharing())
 
     def _sharing(self) -> dict[tuple[str, str], NodeToCheck]:
-        return {key: node for known in self._known.values() for key, node in known.items() if self._others(*key)}
+        return {key: node for key, node in self._nodes.items() if self._others(*key)}
 
     def notices(self) -> list[DeviceNotice]:
         """One notice for each node that shares a device; none for a node without `publishes`."""

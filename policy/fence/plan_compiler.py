@@ -77,6 +77,8 @@ def judge(config: FenceConfig) -> FenceConfig:
         return config
     findings = Findings()
     _Judge(config, findings).judge()
+    if not findings.warnings and not findings.errors:
+        return config
     return replace(config, warnings=(*config.warnings, *findings.warnings), errors=(*config.errors, *findings.errors))
 
 

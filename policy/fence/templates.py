@@ -9,10 +9,10 @@ checks beforehand are in `deploy/crds/`.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import timedelta
-from enum import IntEnum
 
 from policy.fence.config import (
     DEFAULTS,
@@ -38,7 +38,14 @@ from policy.fence.config import (
     identifies,
     with_node_name,
 )
-from policy.fence.drivers import DRIVER_PARAMETERS, canonical_driver, parameters_of, same_device, unknown_driver
+from policy.fence.drivers import (
+    DRIVER_PARAMETERS,
+    DeviceIndex,
+    canonical_driver,
+    parameters_of,
+    same_device,
+    unknown_driver,
+)
 from policy.fence.drivers.contract import DriverParameters, ParameterError, names_a_credential
 from policy.fence.plan import CredentialKind, CredentialRef, CutStorage, FencingPlan, Freeing, PowerDevice, problem_of_place
 from policy.fence.plan_compiler import KDUMP_TIMES, judge
@@ -46,7 +53,7 @@ from policy.objects.nodes import NodeView
 from policy.values.errors import PolicyError, shown
 from policy.values.fields import Fields
 from policy.values.object_refs import ObjectRef
-from policy.values.selectors import parse_selector
+from policy.values.selectors import Selector, parse_selector
 
 # The devices of one node: which ones feed it, and what distinguishes each from its neighbours'.
 #
@@ -71,14 +78,40 @@ CREDENTIAL_FIELDS = ("kind", "name", "namespace", "keys")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 
+class _Neighbours:
+    """The nodes in the `nodeParameters` of one device, by their own devices: found once for the readers of all nodes."""
+
+    def __init__(self, takes: DriverParameters, shared: Mapping[str, str], by_node: Fields) -> None:
+        self._index = DeviceIndex[str]()
+        self._problem: PolicyError | None = None
+        for other in by_node.names():
+            try:
+                theirs = {**shared, **_values(by_node.within(other))}
+                self._index.add(other, takes.endpoint({key: with_node_name(value, other) for key, value in theirs.items()}))
+            except ParameterError:
+                continue  # refused when that node is read; it can't be this device
+            except PolicyError as error:
+                self._problem = error
+                break
+
+    def other_with(self, endpoint: str, node: str) -> str:
+        """The first other node with that device, "" for none. Raises PolicyError for an entry before it that can't be read."""
+        other = next((each for each in self._index.having(endpoint) if each != node), "")
+        if not other and self._problem is not None:
+            raise self._problem.with_traceback(None)
+        return other
+
+
 class DeviceReader:
-    """Reads devices for one node. namespace: of the template, where its secrets live unless it names another namespace."""
+    """Reads devices for one node. namespace: of the template, where its secrets live unless it names another namespace.
+    neighbours: shared by the readers of all nodes, by the place of the device and its driver."""
 
-    __slots__ = ("_namespace", "_node")
+    __slots__ = ("_namespace", "_neighbours", "_node")
 
-    def __init__(self, *, node: NodeView, namespace: str) -> None:
+    def __init__(self, *, node: NodeView, namespace: str, neighbours: dict[tuple[str, str], _Neighbours] | None = None) -> None:
         self._node = node
         self._namespace = namespace
+        self._neighbours = neighbours if neighbours is not None else {}
 
     def read(self, spec: Fields, name: str) -> list[tuple[str, PowerDevice]]:
         """All devices that feed the node, from a list or from a single one without a list round it; each with its name, "" if it
@@ -149,7 +182,7 @@ class DeviceReader:
             endpoint = takes.endpoint(parameters)
         except ParameterError as error:
             raise fields.refuse(places.get(error.parameter, f"parameters.{error.parameter}"), error.problem) from error
-        self._refuse_a_neighbours_endpoint(fields, takes, endpoint, shared, by_node)
+        self._refuse_a_neighbours_endpoint(fields, endpoint, driver, lambda: _Neighbours(takes, shared, by_node))
         credentials = self._credentials(fields, takes)
         if takes.needed and not credentials:
             raise fields.refuse("secretRef", f"expected the Secret with user and password, which {driver} needs, got nothing")
@@ -179,20 +212,13 @@ class DeviceReader:
             raise fields.refuse(field, problem)
         return place
 
-    def _refuse_a_neighbours_endpoint(
-        self, fields: Fields, takes: DriverParameters, endpoint: str, shared: Mapping[str, str], by_node: Fields
-    ) -> None:
+    def _refuse_a_neighbours_endpoint(self, fields: Fields, endpoint: str, driver: str, find: Callable[[], _Neighbours]) -> None:
         """The same plug under two nodes is a copying mistake that would switch off the wrong machine (S9, S10)."""
-        for other in by_node.names():
-            if other == self._node.name:
-                continue
-            theirs = {**shared, **_values(by_node.within(other))}
-            try:
-                found = takes.endpoint({key: with_node_name(value, other) for key, value in theirs.items()})
-            except ParameterError:
-                continue  # refused when that node is read; it can't be this device
-            if same_device(found, endpoint):
-                raise fields.refuse(f"nodeParameters.{other}", f"{endpoint} is the device of node {self._node.name} too")
+        key = fields.at(""), driver
+        if key not in self._neighbours:
+            self._neighbours[key] = find()
+        if other := self._neighbours[key].other_with(endpoint, self._node.name):
+            raise fields.refuse(f"nodeParameters.{other}", f"{endpoint} is the device of node {self._node.name} too")
 
     def _credentials(self, fields: Fields, takes: DriverParameters) -> tuple[CredentialRef, ...]:
         """All references in their order: the list, then secretRef, the short form of one."""
@@ -307,27 +333,38 @@ _LONGEST_WINDOW = timedelta(hours=1)
 _FREED_BY = {Freeing.DELETION: MethodAction.FREE_PODS, Freeing.OUT_OF_SERVICE_TAINT: MethodAction.OUT_OF_SERVICE_TAINT}
 
 
-def read_spec(spec: Fields, *, node: NodeView, name: str, kind: str, subject: str, namespace: str, cordon: bool) -> FenceConfig:
-    """The configuration of the node from the object of that kind and name. namespace: of Secrets if their reference names none,
-    "" if references must name one. cordon: whether isolation and recovery that are left out mean a cordon and its end, or
-    nothing. Raises PolicyError for the first error."""
-    devices = DeviceReader(node=node, namespace=namespace)
-    settings = _settings(spec)
-    kdump = (_kdump(spec.within("kdump")),) if spec.has("kdump") else ()
-    cordoned = (Method(name=MethodAction.CORDON.value, action=MethodAction.CORDON),) if cordon else ()
-    uncordoned = (Method(name=MethodAction.UNCORDON.value, action=MethodAction.UNCORDON),) if cordon else ()
-    config = FenceConfig(
-        node=node.name,
-        name=name,
-        source=kind,
-        subject=subject,
-        isolation=_methods(spec, "isolation", FenceStep.ISOLATION, devices, cordoned),
-        power_management=(*kdump, *_power(spec, devices, settings.freeing)),
-        recovery=_methods(spec, "recovery", FenceStep.RECOVERY, devices, uncordoned),
-        settings=settings,
-        warnings=("freeing is none: what ran on the node stays bound to it",) if settings.freeing is Freeing.NONE else (),
-    )
-    return judge(config)
+class SpecReader:
+    """Reads the configuration of any number of nodes from the object of that kind and name. namespace: of Secrets if their
+    reference names none, "" if references must name one. cordon: whether isolation and recovery that are left out mean a cordon
+    and its end, or nothing. Raises PolicyError for the first error that is one for every node."""
+
+    def __init__(self, spec: Fields, *, name: str, kind: str, subject: str, namespace: str, cordon: bool) -> None:
+        self._spec, self._namespace = spec, namespace
+        self._neighbours: dict[tuple[str, str], _Neighbours] = {}
+        settings = _settings(spec)
+        self._kdump = (_kdump(spec.within("kdump")),) if spec.has("kdump") else ()
+        self._cordoned = (Method(name=MethodAction.CORDON.value, action=MethodAction.CORDON),) if cordon else ()
+        self._uncordoned = (Method(name=MethodAction.UNCORDON.value, action=MethodAction.UNCORDON),) if cordon else ()
+        self._of_all = FenceConfig(
+            node="",
+            name=name,
+            source=kind,
+            subject=subject,
+            settings=settings,
+            warnings=("freeing is none: what ran on the node stays bound to it",) if settings.freeing is Freeing.NONE else (),
+        )
+
+    def of(self, node: NodeView) -> FenceConfig:
+        """The configuration of that node. Raises PolicyError for the first error."""
+        spec, devices = self._spec, DeviceReader(node=node, namespace=self._namespace, neighbours=self._neighbours)
+        config = replace(
+            self._of_all,
+            node=node.name,
+            isolation=_methods(spec, "isolation", FenceStep.ISOLATION, devices, self._cordoned),
+            power_management=(*self._kdump, *_power(spec, devices, self._of_all.settings.freeing)),
+            recovery=_methods(spec, "recovery", FenceStep.RECOVERY, devices, self._uncordoned),
+        )
+        return judge(config)
 
 
 def _settings(spec: Fields) -> FencingPlan:
@@ -504,8 +541,8 @@ def why_untrusted(reference: ObjectRef, trusted: Collection[str]) -> str:
     return f"templates count in {', '.join(filter(None, trusted)) or 'no namespace'} (setting template_namespaces)"
 
 
-def read_fencing_template(obj: Mapping[str, object], node: NodeView) -> FenceConfig:
-    """The configuration for one node. Raises PolicyError naming the template, the field and what was expected."""
+def read_fencing_template(obj: Mapping[str, object]) -> SpecReader:
+    """What reads it for one node. Raises PolicyError naming the template, the field and what was expected."""
     metadata = Fields(obj, subject=KIND).within("metadata")
     name, namespace = metadata.text("name"), metadata.text("namespace")
     subject = f"{KIND}/{namespace}/{name}"
@@ -513,7 +550,7 @@ def read_fencing_template(obj: Mapping[str, object], node: NodeView) -> FenceCon
     fields.must_be(f"{GROUP}/{VERSION}", KIND)
     spec = fields.within("spec").within("template").within("spec")
     spec.only(*SPEC_FIELDS)
-    return read_spec(spec, node=node, name=name, kind=KIND, subject=subject, namespace=namespace, cordon=True)
+    return SpecReader(spec, name=name, kind=KIND, subject=subject, namespace=namespace, cordon=True)
 
 
 # `FenceConfig`: how nodes are fenced, as one validated object instead of ConfigMaps. It is cluster-scoped, as Nodes are, so that
@@ -526,57 +563,68 @@ FENCE_CONFIG_KIND = "FenceConfig"
 NODE_FIELDS = ("nodeName", "nodeSelector")
 
 
-class Rank(IntEnum):
-    """How specific to one node an object is."""
+class FenceConfigs:
+    """All FenceConfigs of a cluster, ranked for any number of nodes: by the node that each names, else by its selector."""
 
-    ALL = 0
-    SELECTED = 1
-    NAMED = 2
+    def __init__(self, objects: Iterable[Mapping[str, object]]) -> None:
+        self._problem: PolicyError | None = None
+        self._named: defaultdict[str, list[FenceConfigReader]] = defaultdict(list)
+        self._selected: list[tuple[Selector, FenceConfigReader]] = []
+        self._of_all: list[FenceConfigReader] = []
+        try:
+            for obj in objects:
+                self._rank(FenceConfigReader(obj), obj)
+        except PolicyError as error:
+            self._problem = error
+
+    def holding(self, node: NodeView) -> FenceConfigReader | None:
+        """The one that holds for a node, None if none does. Raises PolicyError if one can't be read, which may be the one that
+        was meant, and if two have the same rank."""
+        if self._problem is not None:
+            raise self._problem.with_traceback(None)
+        selected = [each for selector, each in self._selected if selector.matches(node.labels)]
+        best = self._named.get(node.name) or selected or self._of_all
+        if len(best) > 1:
+            names = ", ".join(sorted(each.name for each in best))
+            raise PolicyError(
+                f"Node/{node.name}", FENCE_CONFIG_KIND, f"several of the same rank are about it: {names}; expected one"
+            )
+        return best[0] if best else None
+
+    def _rank(self, reader: FenceConfigReader, obj: Mapping[str, object]) -> None:
+        spec = Fields(obj, subject=reader.subject).within("spec")
+        if spec.has("nodeName"):
+            if spec.has("nodeSelector"):
+                raise spec.refuse("nodeSelector", "nodeName is written, too: expected one of them")
+            self._named[spec.text("nodeName")].append(reader)
+        elif spec.has("nodeSelector"):
+            self._selected.append((parse_selector(spec.within("nodeSelector"), []), reader))
+        else:
+            self._of_all.append(reader)
 
 
-def winning_fence_config(objects: Iterable[Mapping[str, object]], node: NodeView) -> Mapping[str, object] | None:
-    """The FenceConfig that holds for a node, None if none does. Raises PolicyError if one can't be read, which may be the one
-    that was meant, and if two have the same rank."""
-    ranked: dict[Rank, list[Mapping[str, object]]] = {}
-    for obj in objects:
-        rank = rank_of(obj, node)
-        if rank is not None:
-            ranked.setdefault(rank, []).append(obj)
-    if not ranked:
-        return None
-    best = ranked[max(ranked)]
-    if len(best) > 1:
-        names = ", ".join(sorted(_head(obj)[0] for obj in best))
-        raise PolicyError(f"Node/{node.name}", FENCE_CONFIG_KIND, f"several of the same rank are about it: {names}; expected one")
-    return best[0]
+class FenceConfigReader:
+    """One FenceConfig; what is wrong with it is among the errors of each node. Raises PolicyError where it has no name."""
 
+    def __init__(self, obj: Mapping[str, object]) -> None:
+        self.name = Fields(obj, subject=FENCE_CONFIG_KIND).within("metadata").text("name")
+        self.subject = f"{FENCE_CONFIG_KIND}/{self.name}"
+        self._obj = obj
+        self._reader: SpecReader | None = None
 
-def rank_of(obj: Mapping[str, object], node: NodeView) -> Rank | None:
-    """How specific the object is to the node, None if it is not about it. Raises PolicyError."""
-    _, subject = _head(obj)
-    spec = Fields(obj, subject=subject).within("spec")
-    if spec.has("nodeName"):
-        if spec.has("nodeSelector"):
-            raise spec.refuse("nodeSelector", "nodeName is written, too: expected one of them")
-        return Rank.NAMED if spec.text("nodeName") == node.name else None
-    if spec.has("nodeSelector"):
-        return Rank.SELECTED if parse_selector(spec.within("nodeSelector"), []).matches(node.labels) else None
-    return Rank.ALL
+    def of(self, node: NodeView) -> FenceConfig:
+        """The configuration for one node."""
+        try:
+            if self._reader is None:
+                self._reader = self._read()
+            return self._reader.of(node)
+        except PolicyError as error:
+            why = (str(error),)
+            return FenceConfig(node=node.name, name=self.name, source=FENCE_CONFIG_KIND, subject=self.subject, errors=why)
 
-
-def read_fence_config(obj: Mapping[str, object], node: NodeView) -> FenceConfig:
-    """The configuration for one node. An error of the object is among its errors."""
-    name, subject = _head(obj)
-    try:
-        fields = Fields(obj, subject=subject)
+    def _read(self) -> SpecReader:
+        fields = Fields(self._obj, subject=self.subject)
         fields.must_be(f"{GROUP}/{VERSION}", FENCE_CONFIG_KIND)
         spec = fields.within("spec")
         spec.only(*NODE_FIELDS, *SPEC_FIELDS)
-        return read_spec(spec, node=node, name=name, kind=FENCE_CONFIG_KIND, subject=subject, namespace="", cordon=False)
-    except PolicyError as error:
-        return FenceConfig(node=node.name, name=name, source=FENCE_CONFIG_KIND, subject=subject, errors=(str(error),))
-
-
-def _head(obj: Mapping[str, object]) -> tuple[str, str]:
-    name = Fields(obj, subject=FENCE_CONFIG_KIND).within("metadata").text("name")
-    return name, f"{FENCE_CONFIG_KIND}/{name}"
+        return SpecReader(spec, name=self.name, kind=FENCE_CONFIG_KIND, subject=self.subject, namespace="", cordon=False)

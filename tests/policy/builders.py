@@ -335,7 +335,7 @@ def report_of(parts: ReportParts) -> ScanReport:
 
 def plan_of_template(obj: Mapping[str, object], node: NodeView, *, taint_honoured: bool = True) -> FencingPlan:
     """What an episode of that node carries out where this is its template."""
-    return compile_config(read_fencing_template(obj, node), taint_honoured=taint_honoured)
+    return compile_config(read_fencing_template(obj).of(node), taint_honoured=taint_honoured)
 
 
 # Machines, their Clusters, and the health checks over them, for tests of what only Machines have.

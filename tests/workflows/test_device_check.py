@@ -51,7 +51,7 @@ from policy.fence.power import PowerState
 from tests.replay.recording import keep_history
 from tests.workflows.surroundings import Measured
 from workers.interceptors.activity_guards import Liveness
-from workflows.definitions.device_check import BATCH, HISTORY_LIMIT, PAGE, DeviceCheck
+from workflows.definitions.device_check import BATCH, FOUND, HISTORY_LIMIT, PAGE, DeviceCheck
 from workflows.kit.messages import CheckRequest, DeviceCheckInput, DeviceCheckResult
 from workflows.kit.options import cluster_queue, power_queue
 
@@ -113,7 +113,7 @@ class Devices(FenceDeviceActivities, DeviceReadingActivities):
 
     @activity.defn(name="device-check.find-devices")
     async def find_devices(self, request: FenceDevicesRequest) -> FenceDevices:
-        assert len(request.nodes) <= PAGE
+        assert len(request.nodes) <= FOUND
         gone = [NodeToCheck(node=name, problem=f"Node/{name}: there is no such Node") for name in request.nodes]
         return FenceDevices(nodes=tuple(self.nodes.get(each.node, each) for each in gone))
 
@@ -280,9 +280,9 @@ async def test_a_device_that_falls_silent_and_comes_back_is_told_exactly_once_ea
 async def test_a_device_of_two_nodes_is_told_on_both_and_is_a_problem_of_both(env: WorkflowEnvironment) -> None:
     """S39: also where they are on different pages."""
     devices = Devices()
-    for number in range(PAGE + 1):
+    for number in range(FOUND + 1):
         devices.put(f"node-{number:02}")
-    last = f"node-{PAGE:02}"
+    last = f"node-{FOUND:02}"
     devices.nodes[last] = replace(devices.nodes[last], devices=devices.nodes["node-00"].devices)
     async with checking(env, devices) as check:
         await check.start()

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, TimeoutType
@@ -52,8 +52,10 @@ from workflows.kit.options import cluster_queue, power_queue
 
 KIND = "DeviceCheck"
 
-PAGE = 25
-"""How many nodes have their devices found and read in one go."""
+FOUND = 96
+"""How many nodes have their devices found in one go."""
+PAGE = 24
+"""How many nodes have their devices read in one go."""
 BATCH = 12
 """Devices of a site in one request: if none of them answers it is over in a minute."""
 
@@ -142,8 +144,11 @@ class DeviceCheck:
     async def _read_all(self) -> DeviceReport:
         began, rows, claims = workflow.now(), list[DeviceRow](), DeviceClaims()
         names = await self._names()
-        for start in range(0, len(names), PAGE):
-            rows += await self._read_page(names[start : start + PAGE], claims=claims)
+        for start in range(0, len(names), FOUND):
+            nodes = await self._find(names[start : start + FOUND], check=began)
+            claims.add(*nodes)
+            for page in range(0, len(nodes), PAGE):
+                rows += await self._read_page(nodes[page : page + PAGE])
         self._remembered.keep_hosts(claims.nodes)
         await self._publish(self._remembered.note_claims(claims))
         rows = claims.noted(rows)
@@ -158,17 +163,12 @@ class DeviceCheck:
         began = workflow.now()
         if admit:
             self._remembered.keep_hosts(await self._find((node,)), admits=True)
-        rows = await self._read_page((node,), also_held=True)
+        rows = await self._read_page(await self._find((node,)), also_held=True)
         return report_of(self._cluster, rows, began=began, ended=workflow.now(), nodes=1)
 
-    async def _read_page(
-        self, names: Sequence[str], *, also_held: bool = False, claims: DeviceClaims | None = None
-    ) -> list[DeviceRow]:
+    async def _read_page(self, nodes: Sequence[NodeToCheck], *, also_held: bool = False) -> list[DeviceRow]:
         """One page at a time, however many questions are open: so a site never has more to do than one page gives it."""
         async with self._turn:
-            nodes = await self._find(names)
-            if claims is not None:
-                claims.add(*nodes)
             to_read = [
                 (node, device) for node in nodes if not node.problem and (also_held or not node.held) for device in node.devices
             ]
@@ -202,11 +202,11 @@ class DeviceCheck:
             raise self._unreadable(error) from error
         return found.names
 
-    async def _find(self, names: Sequence[str]) -> tuple[NodeToCheck, ...]:
+    async def _find(self, names: Sequence[str], *, check: datetime | None = None) -> tuple[NodeToCheck, ...]:
         try:
             found = await options.execute(
                 FenceDeviceActivities.find_devices,
-                FenceDevicesRequest(cluster=self._cluster, nodes=tuple(names)),
+                FenceDevicesRequest(cluster=self._cluster, nodes=tuple(names), check=check),
                 options.check_listing(self._cluster),
                 f"finds the devices from {names[0]} on",
             )

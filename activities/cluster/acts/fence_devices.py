@@ -4,9 +4,9 @@ The configuration is resolved as for an episode begun by hand (`live/plans.py`),
 """
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import replace
-from datetime import timedelta
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
 from temporalio.exceptions import ApplicationError
 
@@ -14,10 +14,11 @@ from activities.cluster.api.events import EventRecorder, Happening
 from activities.cluster.api.paths import NODES
 from activities.cluster.api.refusals import unless_gone
 from activities.cluster.api.served_cluster import ClusterActivities, ServedCluster, require_cluster
-from activities.cluster.live.plans import configuration_for
+from activities.cluster.live.claims import WatchedFirst, WatchedNodes
+from activities.cluster.live.plans import Configurations
 from activities.cluster.objects.decoding import NODE_DECODING, decode_node
 from activities.cluster.objects.live_node import GKE_INSTANCE_ANNOTATION
-from activities.cluster.objects.object_reader import Readers, reading_once
+from activities.cluster.objects.object_reader import ApiReader, reading_once
 from activities.contracts.device_check import (
     FenceDeviceActivities,
     FenceDevices,
@@ -28,10 +29,9 @@ from activities.contracts.device_check import (
 )
 from activities.errors import ErrorType, error_type
 from activities.licences import Licences
-from policy.episode.messages import Need
 from policy.fence.config import Source
-from policy.fence.credential_hosts import CredentialHosts
-from policy.fence.device_check import DeviceEventReason, DeviceNotice, NodeToCheck, devices_of
+from policy.fence.credential_hosts import CredentialHosts, compared
+from policy.fence.device_check import DeviceEventReason, DeviceNotice, DeviceToCheck, NodeToCheck, devices_of
 from policy.fence.plan_compiler import compile_config
 from policy.objects.marks import mark_of
 from policy.objects.nodes import NodeView
@@ -48,32 +48,59 @@ UNCONFIGURED = "default"
 """The name of the configuration that holds where none is written."""
 
 
-class ClusterFenceDevices(ClusterActivities, FenceDeviceActivities):
-    """Served by the workers of one cluster's queue. looked_after: whether any health check asks us to act in this cluster."""
+KEPT = timedelta(minutes=1)
+"""So long one reading of the configuration is good for a check of all nodes, of which each page is an activity."""
 
-    def __init__(self, served: ServedCluster, licences: Licences, *, looked_after: Callable[[], bool] = lambda: True) -> None:
+
+@dataclass(frozen=True, slots=True)
+class _Sources:
+    """Where the nodes of one check and their configuration are from. until: by the loop's clock. nodes: those of the watch."""
+
+    check: datetime | None
+    until: float
+    reader: ApiReader
+    nodes: Mapping[str, NodeView]
+    configurations: Configurations
+
+
+class ClusterFenceDevices(ClusterActivities, FenceDeviceActivities):
+    """Served by the workers of one cluster's queue. looked_after: whether any health check asks us to act in this cluster.
+    watched: None in a process without watches."""
+
+    def __init__(
+        self,
+        served: ServedCluster,
+        licences: Licences,
+        *,
+        looked_after: Callable[[], bool] = lambda: True,
+        watched: WatchedNodes | None = None,
+    ) -> None:
         super().__init__(served)
         self._licences = licences
         self._looked_after = looked_after
+        self._watched = watched
+        self._sources: _Sources | None = None
         self._recorder = EventRecorder(served.connection, clock=served.clock)
 
     async def list_nodes(self, request: NodeNamesRequest) -> NodeNames:
-        """Live, page by page; of each page only the names stay."""
+        """From the watch, else page by page; of each page only the names stay."""
         require_cluster(request.cluster, self._cluster)
+        if self._watched is not None and self._watched.follow_claims():
+            return NodeNames(names=tuple(sorted(each.name for each in self._watched.nodes())))
         names: list[str] = []
         async for page in self._connection.list_pages(NODES.path()):
             names += [item.key for item in NODE_DECODING.items(page.body)]
         return NodeNames(names=tuple(sorted(names)))
 
     async def find_devices(self, request: FenceDevicesRequest) -> FenceDevices:
-        """A few nodes side by side; lists that several configurations need are read once."""
+        """A few nodes side by side; what several of them need is read once."""
         require_cluster(request.cluster, self._cluster)
-        connections, gate = reading_once(self._connections), asyncio.Semaphore(AT_ONCE)
+        sources, gate = self._sources_for(request.check), asyncio.Semaphore(AT_ONCE)
         hosts = await self._served.credential_hosts()
 
         async def one(name: str) -> NodeToCheck:
             async with gate:
-                return await self._find(connections, name, hosts)
+                return await self._find(sources, name, hosts)
 
         return FenceDevices(nodes=tuple(await asyncio.gather(*(one(name) for name in request.nodes))))
 
@@ -83,13 +110,30 @@ class ClusterFenceDevices(ClusterActivities, FenceDeviceActivities):
         for notice in request.notices:
             await self._recorder.publish(_happening(notice), quiet=REPEATED)
 
-    async def _find(self, connections: Readers, name: str, hosts: CredentialHosts) -> NodeToCheck:
-        body = await unless_gone(connections.nodes.get_bytes(NODES.path(name)))
-        if body is None:
-            return NodeToCheck(node=name, problem=no_such_target(name))
-        view = decode_node(body)
+    def _sources_for(self, check: datetime | None) -> _Sources:
+        """Those of that check, for a minute. A person who asks for one node may just have changed what is read for it."""
+        now = asyncio.get_running_loop().time()
+        if check is not None and self._sources is not None and self._sources.check == check and now < self._sources.until:
+            return self._sources
+        connections, nodes = reading_once(self._connections), dict[str, NodeView]()
+        if check is not None and self._watched is not None and self._watched.follow_claims():
+            nodes = {each.name: each for each in self._watched.nodes()}
+            seen = WatchedFirst(self._connection, self._watched, namespace=self._source.namespace)
+            connections = replace(connections, nodes=seen, machines=connections.machines if self._served.machines else seen)
+        configurations = Configurations(connections, self._source)
+        sources = _Sources(check, now + KEPT.total_seconds(), connections.nodes, nodes, configurations)
+        self._sources = sources if check is not None else self._sources
+        return sources
+
+    async def _find(self, sources: _Sources, name: str, hosts: CredentialHosts) -> NodeToCheck:
+        view = sources.nodes.get(name)
+        if view is None:
+            body = await unless_gone(sources.reader.get_bytes(NODES.path(name)))
+            if body is None:
+                return NodeToCheck(node=name, problem=no_such_target(name))
+            view = decode_node(body)
         try:
-            return await self._resolved(connections, view, hosts)
+            return await self._resolved(sources.configurations, view, hosts)
         except PolicyError as error:
             return _without_devices(view, str(error))
         except ApplicationError as error:
@@ -97,12 +141,19 @@ class ClusterFenceDevices(ClusterActivities, FenceDeviceActivities):
                 raise
             return _without_devices(view, error.message)
 
-    async def _resolved(self, connections: Readers, view: NodeView, hosts: CredentialHosts) -> NodeToCheck:
-        config = await configuration_for(connections, view, None, Need(), source=self._source)
+    async def _resolved(self, configurations: Configurations, view: NodeView, hosts: CredentialHosts) -> NodeToCheck:
+        config = await configurations.of(view)
         if config.errors:
             return _without_devices(view, "; ".join(config.errors))
-        plan = self._licences.sealed(self._cluster, view.name, compile_config(config), hosts)
-        devices = tuple(replace(each, node=view.name) for each in devices_of(plan))
+        devices = tuple(
+            DeviceToCheck(
+                device=self._licences.sealed_device(self._cluster, view.name, compared(each.device, hosts)),
+                path=each.path,
+                deadline=each.deadline,
+                node=view.name,
+            )
+            for each in devices_of(compile_config(config).with_levels)
+        )
         if not devices:
             return _without_devices(view, f"{config.subject}: no device is configured")
         return NodeToCheck(

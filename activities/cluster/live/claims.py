@@ -13,23 +13,25 @@ import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from temporalio.exceptions import ApplicationError
 
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.events import EventRecorder, Happening
-from activities.cluster.api.paths import FENCE_CONFIGS, FENCING_TEMPLATES, MACHINES, NODES
+from activities.cluster.api.paths import CONFIG_MAPS, FENCE_CONFIGS, FENCING_TEMPLATES, MACHINES, NODES
+from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.api.served_cluster import Connections, ServedCluster, as_served
 from activities.cluster.live.plans import all_of, configuration_for
 from activities.cluster.objects.decoding import NODE_DECODING
 from activities.cluster.objects.live_node import find_node
 from activities.cluster.objects.machines_decoding import machine_decoding
-from activities.cluster.objects.object_reader import Readers, read_views, reading_once
+from activities.cluster.objects.object_reader import Readers, ReadOnce, read_views, reading_once
 from activities.contracts.target import Target
 from activities.errors import ErrorType, error_type, failure
 from policy.checks.fence_policies import PolicySource
 from policy.episode.messages import Need
+from policy.fence.configmaps import FENCE_MAPS
 from policy.fence.device_check import DeviceEventReason, named_beside
 from policy.fence.drivers import same_device
 from policy.fence.kdump import normal_address
@@ -55,6 +57,41 @@ class WatchedNodes(Protocol):
 
     def fence_objects(self) -> list[JsonObject] | None:
         """All FencingTemplates and FenceConfigs, None where not all are known."""
+
+    def fence_maps(self) -> Mapping[str, Any] | None:
+        """What the ConfigMaps of fence configuration say, by name; None where not all are known."""
+
+
+class WatchedFirst(ReadOnce):
+    """Answers from a watch what it has of fence configuration at this moment; all else is asked of the API once. For what proves
+    and licenses nothing. namespace: of the ConfigMaps."""
+
+    def __init__(self, connection: ClusterConnection, watched: WatchedNodes, *, namespace: str) -> None:
+        super().__init__(connection)
+        self._maps, self._place = watched.fence_maps(), f"{CONFIG_MAPS.path(namespace=namespace)}/"
+        self._lists: dict[str, list[JsonObject]] = {}
+        self._templates: dict[str, JsonObject] = {}
+        if (objects := watched.fence_objects()) is not None:
+            of_nodes = [FENCE_CONFIGS.whole(each) for each in objects if not each["metadata"].get("namespace")]
+            templates = [FENCING_TEMPLATES.whole(each) for each in objects if each["metadata"].get("namespace")]
+            self._lists = {FENCE_CONFIGS.path(): of_nodes, FENCING_TEMPLATES.path(): templates}
+            for each in templates:
+                self._templates[FENCING_TEMPLATES.path(each["metadata"]["name"], namespace=each["metadata"]["namespace"])] = each
+
+    async def get(self, path: str) -> JsonObject:
+        """As the watch has it, else as it was when first asked for."""
+        if path in self._templates:
+            return self._templates[path]
+        name = path.removeprefix(self._place)
+        if self._maps is not None and name != path and name.startswith(FENCE_MAPS):
+            if name not in self._maps:
+                raise ObjectNotFound(f"{path} does not exist")
+            return {"data": self._maps[name]}
+        return await super().get(path)
+
+    async def list_objects(self, path: str, *, label: tuple[str, str] | None = None) -> list[JsonObject]:
+        """The same of lists."""
+        return self._lists[path] if label is None and path in self._lists else await super().list_objects(path, label=label)
 
 
 class Identities:

@@ -10,7 +10,7 @@ only (S12).
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import TypeVar
@@ -32,7 +32,7 @@ from activities.cluster.api.paths import (
 from activities.cluster.api.refusals import ObjectNotFound, unless_gone
 from activities.cluster.api.served_cluster import as_served
 from activities.cluster.objects.fencing_requests import find_request, plan_asked_for
-from activities.cluster.objects.live_machines import Subject, machines_of
+from activities.cluster.objects.live_machines import Subject, machines_by_node
 from activities.cluster.objects.object_reader import ApiReader, Readers
 from activities.errors import ErrorType, as_invalid_config, error_type, failure
 from policy.checks.fence_policies import DEFAULT_SOURCE, FencePolicies, PolicySource, stricter
@@ -48,15 +48,15 @@ from policy.fence.configmaps import read_config_maps, winner_for
 from policy.fence.plan import FencingPlan
 from policy.fence.plan_compiler import Findings, compile_config
 from policy.fence.templates import (
+    FenceConfigs,
+    SpecReader,
     is_fencing_template,
-    read_fence_config,
     read_fencing_template,
     why_untrusted,
-    winning_fence_config,
 )
+from policy.objects.machines import MachineView
 from policy.objects.nodes import NodeView
 from policy.values.errors import PolicyError, shown
-from policy.values.fields import Fields
 from policy.values.object_refs import ObjectRef
 from policy.values.times import moment_of
 
@@ -151,72 +151,98 @@ async def configuration_for(
     source: PolicySource = DEFAULT_SOURCE,
 ) -> FenceConfig:
     """The configuration that holds, its errors in it. Errors: InvalidConfig where it is not clear which one does."""
-    unreadable: list[str] = []
-    chosen = await _template_named(connections, node, template, need, unreadable, source=source)
-    reader = connections.nodes
-    with as_invalid_config():
-        if chosen is not None:
-            return read_fencing_template(chosen, node)
-        own = winning_fence_config(await all_of(reader, FENCE_CONFIGS.path()), node)
-        winner = await answered(reader, source.namespace, lambda lookup: winner_for(node, lookup, Findings()))
-        if own is not None and winner.holder is not None:
-            found = f"FenceConfig/{Fields(own, subject='FenceConfig').within('metadata').text('name')} and {winner.subject}"
-            raise failure(ErrorType.INVALID_CONFIG, f"Node/{node.name}: {found} are both about it: keep one of them")
-        if own is not None:
-            return read_fence_config(own, node)
-        only = await _only_template(reader, node, unreadable, source) if winner.holder is None else None
-        if only is not None:
-            return read_fencing_template(only, node)
-        return await answered(reader, source.namespace, lambda lookup: read_config_maps(node, lookup))
+    return await Configurations(connections, source).of(node, template, need)
 
 
-async def _template_named(
-    connections: Readers, node: NodeView, template: ObjectRef | None, need: Need, unreadable: list[str], *, source: PolicySource
-) -> JsonObject | None:
-    """The template that the request or the node's health checks name, None where none is named."""
-    if template is not None:
-        return await _read(connections.nodes, template, "the request", source.templates)
-    named = await _named_by_checks(connections, node, need, unreadable)
-    if len(named) > 1:
-        raise failure(
-            ErrorType.INVALID_CONFIG,
-            f"Node/{node.name}: its health checks name different templates ({_listed(each.key for each in named)}):"
-            " name one in the request's `template`",
-        )
-    if named:
-        ref, check = next(iter(named.items()))
-        return await _read(connections.nodes, ref, check.key, source.templates)
-    return None
+class Configurations:
+    """How the nodes of a cluster are fenced, as its readers have it: each check, template and FenceConfig is understood once,
+    however many nodes are asked for. It never reads again what it has understood."""
 
+    def __init__(self, connections: Readers, source: PolicySource = DEFAULT_SOURCE) -> None:
+        self._connections, self._source = connections, source
+        self._unreadable: list[str] = []
+        self._checks: dict[Resource, list[HealthCheck]] = {}
+        self._machines: dict[str, Mapping[str, list[MachineView]]] = {}
+        self._templates: dict[ObjectRef, SpecReader] = {}
+        self._fence_configs: FenceConfigs | None = None
 
-async def _named_by_checks(connections: Readers, node: NodeView, need: Need, unreadable: list[str]) -> dict[ObjectRef, ObjectRef]:
-    """Templates of ours that checks covering the node, or a Machine of it, name first, with the check. The need's own check
-    goes first."""
-    named: dict[ObjectRef, ObjectRef] = {}
-    async for check in readable_checks(connections, unreadable):
-        rung = next((rung.template for rung in check.rungs if is_fencing_template(rung.template)), None)
-        if rung is None or not await covers(connections, check, node):
-            continue
-        if need.check is not None and check.ref.key == need.check.key:
-            return {rung: check.ref}
-        named.setdefault(rung, check.ref)
-    return named
+    async def of(self, node: NodeView, template: ObjectRef | None = None, need: Need | None = None) -> FenceConfig:
+        """The node's, its errors in it. template: what the request names. Errors: InvalidConfig where it is not clear which
+        configuration holds."""
+        reader, source = self._connections.nodes, self._source
+        chosen = await self._template_named(node, template, need or Need())
+        with as_invalid_config():
+            if chosen is not None:
+                return (await self._template(*chosen)).of(node)
+            if self._fence_configs is None:
+                self._fence_configs = FenceConfigs(await all_of(reader, FENCE_CONFIGS.path()))
+            own = self._fence_configs.holding(node)
+            winner = await answered(reader, source.namespace, lambda lookup: winner_for(node, lookup, Findings()))
+            if own is not None and winner.holder is not None:
+                found = f"{own.subject} and {winner.subject}"
+                raise failure(ErrorType.INVALID_CONFIG, f"Node/{node.name}: {found} are both about it: keep one of them")
+            if own is not None:
+                return own.of(node)
+            only = await _only_template(reader, node, self._unreadable, source) if winner.holder is None else None
+            if only is not None:
+                metadata = only["metadata"]
+                return self._understood(FENCING_TEMPLATES.ref(metadata["name"], metadata["namespace"]), only).of(node)
+            return await answered(reader, source.namespace, lambda lookup: read_config_maps(node, lookup))
+
+    async def _template_named(self, node: NodeView, template: ObjectRef | None, need: Need) -> tuple[ObjectRef, str] | None:
+        """The template that the request or the node's health checks name, and which of them; None where none is named."""
+        if template is not None:
+            return template, "the request"
+        named = await self._named_by_checks(node, need)
+        if len(named) > 1:
+            raise failure(
+                ErrorType.INVALID_CONFIG,
+                f"Node/{node.name}: its health checks name different templates ({_listed(each.key for each in named)}):"
+                " name one in the request's `template`",
+            )
+        return next(((ref, check.key) for ref, check in named.items()), None)
+
+    async def _named_by_checks(self, node: NodeView, need: Need) -> dict[ObjectRef, ObjectRef]:
+        """Templates of ours that checks covering the node, or a Machine of it, name first, with the check. The need's own check
+        goes first."""
+        named: dict[ObjectRef, ObjectRef] = {}
+        for resource in CHECKS:
+            if resource not in self._checks:
+                self._checks[resource] = await _checks_of(self._connections, resource, self._unreadable)
+            for check in self._checks[resource]:
+                rung = next((rung.template for rung in check.rungs if is_fencing_template(rung.template)), None)
+                if rung is None or not await self._covers(check, node):
+                    continue
+                if need.check is not None and check.ref.key == need.check.key:
+                    return {rung: check.ref}
+                named.setdefault(rung, check.ref)
+        return named
+
+    async def _covers(self, check: HealthCheck, node: NodeView) -> bool:
+        if check.of_machines and check.ref.key not in self._machines:
+            self._machines[check.ref.key] = await machines_by_node(self._connections, check)
+        return _covers(check, node, self._machines.get(check.ref.key, {}))
+
+    async def _template(self, ref: ObjectRef, named_by: str) -> SpecReader:
+        if ref in self._templates:
+            return self._templates[ref]
+        return self._understood(ref, await _read(self._connections.nodes, ref, named_by, self._source.templates))
+
+    def _understood(self, ref: ObjectRef, template: JsonObject) -> SpecReader:
+        if ref not in self._templates:
+            self._templates[ref] = read_fencing_template(template)
+        return self._templates[ref]
 
 
 async def readable_checks(connections: Readers, unreadable: list[str]) -> AsyncIterator[HealthCheck]:
     """All health checks of all kinds. What can't be read of them is noted."""
     for resource in CHECKS:
-        for document in await _checks_of(connections, resource, unreadable):
-            try:
-                check = parse(document)
-            except PolicyError as error:
-                unreadable.append(str(error))
-            else:
-                yield check
+        for check in await _checks_of(connections, resource, unreadable):
+            yield check
 
 
-async def _checks_of(connections: Readers, resource: Resource, unreadable: list[str]) -> list[JsonObject]:
-    """All health checks of a kind, in whatever version, but for those on their way out."""
+async def _checks_of(connections: Readers, resource: Resource, unreadable: list[str]) -> list[HealthCheck]:
+    """All health checks of a kind, in whatever version, but for those on their way out. What can't be read is noted."""
     reader = connections.of(resource.api_version)
 
     async def listed(version: Resource) -> list[JsonObject]:
@@ -229,13 +255,23 @@ async def _checks_of(connections: Readers, resource: Resource, unreadable: list[
             raise
         unreadable.append(f"{resource.plural}: {error.message}")  # a right that we were not given, where the kind is not used
         return []
-    return [each for each in found if not each["metadata"].get("deletionTimestamp")]
+    checks: list[HealthCheck] = []
+    for each in found:
+        if not each["metadata"].get("deletionTimestamp"):
+            try:
+                checks.append(parse(each))
+            except PolicyError as error:
+                unreadable.append(str(error))
+    return checks
 
 
 async def covers(connections: Readers, check: HealthCheck, node: NodeView) -> bool:
     """Whether it is about that node, or about a Machine of it."""
-    machines = await machines_of(connections, check, node.name) if check.of_machines else ()
-    subject, rules = Subject(of_machines=check.of_machines, machines=tuple(machines)), rules_of(check)
+    return _covers(check, node, await machines_by_node(connections, check) if check.of_machines else {})
+
+
+def _covers(check: HealthCheck, node: NodeView, machines: Mapping[str, Sequence[MachineView]]) -> bool:
+    subject, rules = Subject(of_machines=check.of_machines, machines=tuple(machines.get(node.name, ()))), rules_of(check)
     return any(rules.covers(target) for target in subject.targets(node))
 
 

@@ -32,7 +32,7 @@ from activities.cluster.objects.live_machines import (
     find_machine,
     is_of_cluster,
     machine_of,
-    machines_of,
+    machines_by_node,
     resource_of,
 )
 from activities.cluster.objects.live_node import LiveNode, find_node
@@ -229,7 +229,7 @@ async def _subject(connections: Readers, check: HealthCheck, node: str, machine:
         of_its = machine.api is check.machine_api and machine.namespace == check.ref.namespace and is_of_cluster(machine, check)
         machines = [machine] if of_its else []
     else:
-        machines = await machines_of(connections, check, node) if node else []
+        machines = (await machines_by_node(connections, check)).get(node, []) if node else []
     cluster = await cluster_of(connections, check) if machines and check.dialect is Dialect.CLUSTER_API else None
     return Subject(of_machines=True, machines=tuple(machines), cluster=cluster)
 

@@ -8,7 +8,8 @@ scan.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -154,7 +155,7 @@ async def read_subject(connections: Readers, need: Need | None, node: str, *, wh
         return await _alone(connections, check, node.removeprefix(MACHINE))
     view = None if whole else await _node(connections, node)
     machine = await _named_by_the_node(connections, check, view) if view is not None else None
-    machines = (machine,) if machine is not None else tuple(await machines_of(connections, check, node))
+    machines = (machine,) if machine is not None else tuple((await machines_by_node(connections, check)).get(node, ()))
     cluster = await cluster_of(connections, check) if check.dialect is Dialect.CLUSTER_API else None
     return Subject(of_machines=True, machines=machines, whole=machine is None, cluster=cluster)
 
@@ -251,8 +252,8 @@ async def _labelled(connections: Readers, node: str) -> list[LiveMachine]:
     return [_live(ref_of(document), document) for document in map(resource.whole, listed)]
 
 
-async def machines_of(connections: Readers, check: HealthCheck, node: str) -> list[MachineView]:
-    """All Machines of the node among those that the check may cover, found as a scan finds them."""
+async def machines_by_node(connections: Readers, check: HealthCheck) -> Mapping[str, list[MachineView]]:
+    """The Machines that the check may cover, by the names of their nodes, found as a scan finds them."""
     kind = check.machine_ref("", "")
     resource, decoding, pages = resource_of(kind), machine_decoding(api_of(kind)), connections.of(kind.api_version)
     listed = [
@@ -261,21 +262,26 @@ async def machines_of(connections: Readers, check: HealthCheck, node: str) -> li
         for item in decoding.items(page.body)
         if is_of_cluster(item.value, check)
     ]
-    found = [machine for machine in listed if machine.node_name == node]
-    unnamed = [machine for machine in listed if not machine.node_name]
-    return [*found, *await _tied(connections.nodes, unnamed, node)] if unnamed else found
+    found: defaultdict[str, list[MachineView]] = defaultdict(list)
+    for machine in listed:
+        if machine.node_name:
+            found[machine.node_name].append(machine)
+    if unnamed := [machine for machine in listed if not machine.node_name]:
+        for node, machine in await _tied(connections.nodes, unnamed):
+            found[node].append(machine)
+    return found
 
 
-async def _tied(connection: ApiReader, unnamed: list[MachineView], node: str) -> list[MachineView]:
-    """Those of the Machines that name no Node which are the node's all the same. All Nodes are asked for: where several answer to
-    one Machine, it is not known which one's it is (S9)."""
+async def _tied(connection: ApiReader, unnamed: list[MachineView]) -> list[tuple[str, MachineView]]:
+    """The nodes of Machines that name no Node. All Nodes are asked for: where several answer to one Machine, it is not known
+    which one's it is (S9)."""
     inventory = Inventory(sees_all_nodes=False)
     async for page in connection.list_pages(NODES.path()):
         for item in NODE_DECODING.items(page.body):
             inventory.put_node(item.value)
     for machine in unnamed:
         inventory.put_machine(machine)
-    return [machine for machine in unnamed if inventory.machines[machine.key].node_name == node]
+    return [(node, machine) for machine in unnamed if (node := inventory.machines[machine.key].node_name)]
 
 
 def is_of_cluster(machine: MachineView, check: HealthCheck) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from functools import partial
+from typing import Any
 
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.watch.freshness import (
@@ -240,6 +241,10 @@ class ClusterView:
     def fence_objects(self) -> list[JsonObject] | None:
         """All FencingTemplates and FenceConfigs, None where not all are known."""
         return self.watches.fence_objects()
+
+    def fence_maps(self) -> Mapping[str, Any] | None:
+        """What the ConfigMaps of fence configuration say, by name; None where not all are known."""
+        return self.watches.fence_maps()
 
     def contested(self, node: NodeView) -> str:
         """Which other object claims to be that Node's machine, in words; "" for none (S39)."""

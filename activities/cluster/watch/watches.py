@@ -27,6 +27,7 @@ from activities.cluster.watch.templates import TemplateWatches
 from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.checks.health_check import HealthCheck
 from policy.dialects.node_fencing import CLUSTER_CONFIG
+from policy.fence.configmaps import FENCE_MAPS
 from policy.objects.machines import MachineView, cluster_named_by
 from policy.objects.nodes import NodeView
 from policy.preservation.preservation_index import PreservationIndex
@@ -36,9 +37,6 @@ from policy.scan.ledger import Ledger
 from policy.values.object_refs import Dialect, ObjectRef
 
 log = logging.getLogger(__name__)
-
-FENCE_MAPS = "fence-"
-"""How the names of all ConfigMaps of fence configuration begin."""
 
 Following = Reflector[Any]
 
@@ -349,9 +347,16 @@ class Watches:
         _, _, name = key.rpartition("/")
         if name == CLUSTER_CONFIG and found is not None:
             self._follow(Since.CHECK, kind.dialect)
-        if name.startswith(FENCE_MAPS):
-            self._fence_maps[name] = (found or {}).get("data")
+        if name.startswith(FENCE_MAPS) and found is not None:
+            self._fence_maps[name] = found.get("data")
+        else:
+            self._fence_maps.pop(name, None)
         self._ledger_changed(kind, key, found)
+
+    def fence_maps(self) -> Mapping[str, Any] | None:
+        """What the ConfigMaps of fence configuration say, by name; None where not all are known, or changes do not reach us."""
+        followed = self._of(Destination.FENCE_POLICIES).values()
+        return self._fence_maps if followed and all(each.synced and each.streaming for each in followed) else None
 
     def fence_objects(self) -> list[JsonObject] | None:
         """All FencingTemplates and FenceConfigs, None where not all are known, or changes do not reach us."""

@@ -8,8 +8,10 @@ endpoint that its driver compares (S9). The drivers themselves are `activities/p
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Mapping
 from functools import lru_cache
+from typing import Generic, TypeVar
 
 from policy.fence.drivers import fence_agents
 from policy.fence.drivers.agent_parameters import canonical_name, problem_of
@@ -83,6 +85,33 @@ def same_device(one: str, other: str) -> bool:
     """Whether two endpoints lead to one device. A BMC without a named system is the same as each of its systems."""
     behind, theirs = device_behind(one), device_behind(other)
     return behind in {theirs, bmc_of(theirs)} or bmc_of(behind) == theirs
+
+
+Owner = TypeVar("Owner")
+
+
+class DeviceIndex(Generic[Owner]):
+    """What has which device, by any endpoint that leads to it: what `same_device` says of each, without asking it of all."""
+
+    def __init__(self) -> None:
+        # The key is the device; the systems of a BMC are also under the BMC with a slash behind it.
+        self._known: defaultdict[str, dict[Owner, int]] = defaultdict(dict)
+        self._count = 0
+
+    def add(self, owner: Owner, endpoint: str) -> None:
+        """It has the device of that endpoint, too."""
+        behind = device_behind(endpoint)
+        bmc = bmc_of(behind)
+        self._count += 1
+        for key in {behind, behind if bmc == behind else f"{bmc}/"}:
+            self._known[key].setdefault(owner, self._count)
+
+    def having(self, endpoint: str) -> list[Owner]:
+        """All that have the device of that endpoint, in the order in which they were added."""
+        behind = device_behind(endpoint)
+        bmc = bmc_of(behind)
+        found = {**self._known.get(behind, {}), **self._known.get(bmc if bmc != behind else f"{bmc}/", {})}
+        return sorted(found, key=found.__getitem__)
 
 
 # The valid form of a credential, for each driver (S41). A value in a ConfigMap is checked when the ConfigMap is read; the worker

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from datetime import timedelta
+import random
+import re
+from collections import Counter
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Any
 
+import orjson
 import pytest
 from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.fence_devices import ClusterFenceDevices
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.live.plans import answered
+from activities.cluster.objects.decoding import decode_node
 from activities.cluster.objects.object_reader import FileObjects
+from activities.cluster.watch.view import ClusterView
 from activities.contracts.device_check import FenceDevicesRequest, NodeNamesRequest, PublishDeviceNoticesRequest
 from activities.errors import ErrorType
+from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.episode.messages import Need, NeedKind
 from policy.fence.configmaps import read_config_maps
 from policy.fence.device_check import DeviceEventReason, DeviceNotice, NodeToCheck
@@ -23,6 +30,8 @@ from simulator.api.control.faults import Accident, Fault
 from simulator.resources import EVENTS
 from tests.cluster.acts.test_pinning import pin
 from tests.cluster.acts.world import CLUSTER, NODE, NOW, World, our_mark, refused
+from tests.cluster.builders import until
+from tests.cluster.scans import LIVE, WATCHES
 from tests.licensing import LICENCES
 from tests.policy.builders import config, ipmi
 
@@ -238,16 +247,136 @@ async def test_an_unconfigured_device_is_reported_only_where_a_health_check_cove
     assert configured.publishes, configured.problem
 
 
-async def test_what_many_nodes_need_is_read_once(ready: World) -> None:
+async def test_a_check_of_all_nodes_goes_by_the_watch_and_a_person_gets_what_is_so_now(ready: World) -> None:
+    """Two pages of one check: no Node, template or ConfigMap is read, and health checks once. A person gets the same, read
+    live."""
     nodes = [f"n-{number}" for number in range(10)]
     for name in nodes:
         await ready.add_node(name)
     await ready.add_template()
-    ready.server.requests.counts.clear()
-    assert len(await found(ready, *nodes)) == 10
-    for resource in ("nodehealthchecks", "fenceconfigs", "fencingtemplates"):
-        assert ready.server.requests.total("list", resource, OURS) == 1
-    assert ready.server.requests.total("get", "nodes", OURS) == 10
+    await add_config_map(ready, "fence-config-n-3", config("cordon", "off", "uncordon", off=ipmi(ip="10.0.0.3", action="off")))
+    view = ClusterView(
+        ready.connection, limits=LIVE, watch_limits=WATCHES, source=replace(DEFAULT_SOURCE, namespace="nodewarden")
+    )
+    view.watches.start()
+    try:
+        await until(lambda: view.follow_claims() and view.fence_objects() is not None)
+        devices = devices_of(ready, watched=view)
+
+        async def checked(began: datetime | None, *names: str) -> list[NodeToCheck]:
+            request = FenceDevicesRequest(cluster=CLUSTER, nodes=names, check=began)
+            return [unsealed(each) for each in (await ActivityEnvironment().run(devices.find_devices, request)).nodes]
+
+        ready.server.requests.counts.clear()
+        assert (await devices.list_nodes(NodeNamesRequest(cluster=CLUSTER))).names == (*nodes, NODE)
+        by_watch = [*await checked(NOW, *nodes[:5]), *await checked(NOW, *nodes[5:], "gone")]
+        for verb, resource, times in (
+            ("list", "nodes", 0),
+            ("get", "nodes", 1),  # the one that is gone
+            ("list", "fencingtemplates", 0),
+            ("list", "fenceconfigs", 0),
+            ("get", "configmaps", 0),
+            ("list", "nodehealthchecks", 1),
+        ):
+            assert ready.server.requests.total(verb, resource, OURS) == times, resource
+        assert {each.devices[0].device.driver for each in by_watch[:-1] if each.devices} == {"ipmi"}
+        assert await checked(None, *nodes, "gone") == by_watch
+        assert ready.server.requests.total("get", "nodes", OURS) == 12
+        await ready.others.delete(f"{CONFIG_MAPS.format('nodewarden')}/fence-config-n-3")
+        (live,) = await checked(None, "n-3")
+        assert live != by_watch[3]
+        await until(lambda: view.fence_maps() == {})
+        asked = ready.server.requests.total("list", "nodehealthchecks", OURS)
+        assert await checked(NOW + timedelta(seconds=1), "n-3") == [live]
+        assert ready.server.requests.total("list", "nodehealthchecks", OURS) == asked + 1  # another check reads anew
+    finally:
+        await view.watches.stop()
+
+
+def unsealed(node: NodeToCheck) -> NodeToCheck:
+    """As it is but for the seals, which name the moment."""
+    return replace(node, devices=tuple(replace(each, device=replace(each.device, seal="")) for each in node.devices))
+
+
+@dataclass
+class Seen:
+    """What a watch has of these documents."""
+
+    documents: list[dict[str, Any]]
+
+    def of(self, *kinds: str) -> list[dict[str, Any]]:
+        return [each for each in self.documents if each["kind"] in kinds]
+
+    def follow_claims(self) -> bool:
+        return True
+
+    def nodes(self) -> list[NodeView]:
+        return [decode_node(orjson.dumps(each)) for each in self.of("Node")]
+
+    def fence_objects(self) -> list[dict[str, Any]]:
+        return self.of("FencingTemplate", "FenceConfig")
+
+    def fence_maps(self) -> dict[str, Any]:
+        return {each["metadata"]["name"]: each["data"] for each in self.of("ConfigMap")}
+
+
+def random_configuration(chance: random.Random) -> list[dict[str, Any]]:
+    """Some nodes and fence configuration about them in every kind, with the mistakes that people make."""
+    nodes = [f"n{number}" for number in range(chance.randrange(2, 6))]
+
+    def an_object(kind: str, name: str, version: str = "nodewarden.io/v1alpha1", **body: Any) -> dict[str, Any]:
+        return {"apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": "nodewarden"}, **body}
+
+    def power() -> dict[str, Any]:
+        some = chance.sample(nodes, chance.randrange(1, len(nodes) + 1))
+        values = ({"ip": f"10.0.0.{chance.randrange(4)}"}, {"ip": ""}, {"password": "x"}, {"ip": "10.0.0.1", "ipport": 623})
+        own = {each: chance.choices(values, (8, 1, 1, 2))[0] for each in some}
+        secret = {"name": "bmc", "namespace": "nodewarden"}
+        return {"driver": "ipmi", "parameters": {"ip": "{{ .NodeName }}.bmc"}, "nodeParameters": own, "secretRef": secret}
+
+    found = []
+    for each in nodes:
+        node = an_object("Node", each, "v1", spec={"providerID": f"gce://p/z/{each}"}, status={})
+        node["metadata"] = {"name": each, "uid": each, "labels": {"pool": chance.choice("ab")}}
+        found.append(node)
+    templates = [f"t{number}" for number in range(chance.randrange(3))]
+    found += [an_object("FencingTemplate", each, spec={"template": {"spec": {"power": [power()]}}}) for each in templates]
+    for number in range(chance.choice((0, 0, 1, 2)) if templates else 0):
+        template = {"apiVersion": "nodewarden.io/v1alpha1", "kind": "FencingTemplate", "namespace": "nodewarden"}
+        found.append(a_check(f"c{number}", {"pool": chance.choice("ab")}, template | {"name": chance.choice([*templates, "t9"])}))
+    for number in range(chance.choice((0, 0, 0, 1, 3))):
+        about = chance.choice(
+            [{"nodeName": chance.choice(nodes)}, {"nodeSelector": {"matchLabels": {"pool": "a"}}}, {"nodeName": 7}]
+        )
+        found.append(an_object("FenceConfig", f"f{number}", spec={"power": [power()]} | about))
+        del found[-1]["metadata"]["namespace"]
+    names = [name for name in (*nodes, "default") if chance.random() < 0.1]
+    lines = {"config.properties": chance.choice(["power_management=bmc", "nonsense"]), "fence-method-bmc": "agent_name=ipmi"}
+    return found + [an_object("ConfigMap", f"fence-config-{each}", "v1", data=lines) for each in names]
+
+
+def a_check(name: str, labels: dict[str, str], template: dict[str, str]) -> dict[str, Any]:
+    listed = [{"type": "Ready", "status": "False", "duration": "300s"}]
+    spec = {"selector": {"matchLabels": labels}, "unhealthyConditions": listed, "remediationTemplate": template}
+    version = "remediation.medik8s.io/v1alpha1"
+    return {"apiVersion": version, "kind": "NodeHealthCheck", "metadata": {"name": name, "uid": name}, "spec": spec}
+
+
+async def test_what_was_understood_once_is_for_each_node_what_would_be_read_for_it_alone() -> None:
+    """S10, S11: over random configuration, also where it is wrong: which error is told depends on no other node."""
+    found: Counter[str] = Counter()
+    for seed in range(150):
+        documents = random_configuration(random.Random(seed))
+        served = ServedCluster(CLUSTER, FileObjects(documents), source=PolicySource(namespace="nodewarden"))  # type: ignore[arg-type]
+        devices = ClusterFenceDevices(served, LICENCES, watched=Seen(documents))
+        names = tuple(each.name for each in Seen(documents).nodes())
+        together = (await devices.find_devices(FenceDevicesRequest(cluster=CLUSTER, nodes=names, check=NOW))).nodes
+        for name, each in zip(names, together, strict=True):
+            (alone,) = (await devices.find_devices(FenceDevicesRequest(cluster=CLUSTER, nodes=(name,)))).nodes
+            assert unsealed(each) == unsealed(alone), seed
+            found["devices" if each.devices else re.sub(r"[0-9']|/.*?:", "", each.problem)[:60]] += 1
+    assert found["devices"] > 100
+    assert len(found) > 10
 
 
 def notice(**changes: Any) -> DeviceNotice:

@@ -20,8 +20,8 @@ from policy.fence.templates import (
     SECRET_FIELDS,
     SPEC_FIELDS,
     STORAGE_FIELDS,
-    read_fence_config,
-    winning_fence_config,
+    FenceConfigReader,
+    FenceConfigs,
 )
 from policy.values.errors import PolicyError
 from tests.documents import document, encoded
@@ -55,7 +55,7 @@ def an_object(name: str = "all", **spec: object) -> dict[str, object]:
 def the_config(**spec: object) -> FenceConfig:
     wanted = {"power": [BMC]} | spec
     found = an_object() | {"spec": {key: value for key, value in wanted.items() if value is not None}}
-    return read_fence_config(found, node(provider_id=EC2))
+    return FenceConfigReader(found).of(node(provider_id=EC2))
 
 
 def bmc(**fields: object) -> dict[str, object]:
@@ -84,8 +84,8 @@ OF_NODE = an_object("n1", nodeName="n1")
 )
 def test_the_most_specific_one_holds_as_a_whole(objects: list[dict[str, Any]], expected: str | None) -> None:
     """S11."""
-    found = winning_fence_config(objects, node(type="compute"))
-    assert (found and found["metadata"]) == (expected and {"name": expected})
+    found = FenceConfigs(objects).holding(node(type="compute"))
+    assert (found and found.name) == expected
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_the_most_specific_one_holds_as_a_whole(objects: list[dict[str, Any]], e
 )
 def test_where_it_cannot_be_told_which_holds_nothing_does(objects: list[dict[str, Any]], problem: str) -> None:
     with pytest.raises(PolicyError) as refusal:
-        winning_fence_config(objects, node())
+        FenceConfigs(objects).holding(node())
     assert problem in str(refusal.value)
 
 

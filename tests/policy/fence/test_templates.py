@@ -140,6 +140,15 @@ def test_a_device_that_another_node_has_too_is_refused(own: dict[str, str], neig
         a_plan(DEVICE | {"nodeParameters": {"node-1": own, "node-2": neighbours}})
 
 
+def test_a_neighbour_of_the_second_supply_is_found_before_an_entry_that_cant_be_read() -> None:
+    """S9, S10."""
+    twice = {"node-1": {"ip": "10.0.1.1"}, "node-2": {"ip": "10.0.1.1"}, "node-3": {"ip": ""}}
+    with pytest.raises(PolicyError, match=re.escape("power[1].nodeParameters.node-2: ipmi://10.0.1.1:6230 is the device of")):
+        a_plan([DEVICE, DEVICE | {"nodeParameters": twice}])
+    with pytest.raises(PolicyError, match="expected a non-empty string"):
+        a_plan([DEVICE, DEVICE | {"nodeParameters": {**twice, "node-2": {"ip": "10.0.1.2"}}}])
+
+
 def test_wrong_or_unknown_parameters_of_a_neighbour_hold_up_no_other() -> None:
     others = {"node-1": {"ip": "10.0.0.1"}, "node-2": {"ip": "{{ .ProviderID }}"}, "node-3": {"ipport": "x"}}
     assert len(a_plan(DEVICE | {"nodeParameters": others}).devices) == 1
