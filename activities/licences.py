@@ -34,6 +34,7 @@ from policy.fence.kdump import KdumpReading, KernelDead
 from policy.fence.plan import SEALED_FOR, FencingPlan, PowerDevice
 from policy.fence.power import PowerAct, Quarantine
 from policy.objects.marks import Added
+from policy.objects.nodes import NodeView
 from policy.values.times import format_duration
 
 READ_LATELY = LONGEST_ACT + timedelta(seconds=15)
@@ -163,15 +164,21 @@ class Licences:
         """A person's word, with its seal: it was said to that incident, of the workflow that asks."""
         return replace(command, seal=self._stamp(datetime.now(UTC), "command", *_command(cluster, incident, command)))
 
-    def overridden(self, target: Target) -> str:
-        """`CIRCUIT_BREAKER` where a person overrides it for that episode, as a worker of ours has verified; else "" (S17)."""
-        doubt = self.command_problem(target, target.override, *OVERRIDES[CIRCUIT_BREAKER])
+    def overridden(self, target: Target, node: NodeView | None) -> str:
+        """`CIRCUIT_BREAKER` where a person overrides it for that episode, as a worker of ours has verified; else "" (S17). node:
+        as in `command_problem`."""
+        doubt = self.command_problem(target, node, target.override, *OVERRIDES[CIRCUIT_BREAKER])
         said = target.override.spec.override if target.override is not None and not doubt else ""
         return CIRCUIT_BREAKER if CIRCUIT_BREAKER in said else ""
 
-    def command_problem(self, target: Target, command: SealedCommand | None, *verbs: Verb) -> str:
-        """Why that is no word of a person to that incident about that node, "" where it is. verbs: what it has to say. A caller
-        that answers in a cluster worker's place may say anything, and signs nothing."""
+    def command_problem(self, target: Target, node: NodeView | None, command: SealedCommand | None, *verbs: Verb) -> str:
+        """Why that is no word of a person to that incident about the machine that is there now, "" where it is. verbs: what it
+        has to say. node: the target's, as it was just read; None where it is gone."""
+        return self.seal_problem(target, command, *verbs) or (command.outlived_by(node) if command is not None else "")
+
+    def seal_problem(self, target: Target, command: SealedCommand | None, *verbs: Verb) -> str:
+        """The same without the machine, for a caller that asks that by itself. A caller that answers in a cluster worker's place
+        may say anything, and signs nothing."""
         said = " or ".join(verb.value for verb in verbs)
         if command is None:
             return f"no NodeAction attests that a person has said {said} (worker.commands)"

@@ -62,7 +62,10 @@ def need_now(need: Need, seen: NeedSeen, now: datetime) -> NeedNow:
     """Whether the need still stands."""
     match need.kind:
         case NeedKind.PERSON:
-            return _against(Weight.NOT_LICENSED, seen.unattested) if seen.unattested else STANDS
+            if seen.unattested:
+                return _against(Weight.NOT_LICENSED, seen.unattested)
+            outlived = need.command.outlived_by(seen.node) if need.command is not None and seen.destructive else ""
+            return _against(Weight.NEED_GONE, outlived) if outlived else STANDS
         case NeedKind.CLEAN_UP:
             if seen.destructive:
                 return _against(Weight.NOT_LICENSED, "what cleans up marks that were left disrupts nothing")

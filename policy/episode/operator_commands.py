@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
+from policy.objects.nodes import NodeView
 from policy.values.times import format_duration, later, moment_of, parse_duration, written
 
 WITHIN = timedelta(minutes=5)
@@ -59,7 +60,10 @@ class Verb(StrEnum):
 ANSWERS = frozenset({Verb.RESUME, Verb.RETURN_PATH, Verb.ACK_OFF})
 """The commands that answer a question of an episode; each names its number (S48)."""
 
-OVERRIDES = {CIRCUIT_BREAKER: frozenset({Verb.FENCE, Verb.REMEDIATE, Verb.ACK_OFF}), DEVICE_READS_ON: frozenset({Verb.ACK_OFF})}
+REPAIRS = frozenset({Verb.FENCE, Verb.REMEDIATE})
+"""The commands that have a node repaired."""
+
+OVERRIDES = {CIRCUIT_BREAKER: REPAIRS | {Verb.ACK_OFF}, DEVICE_READS_ON: frozenset({Verb.ACK_OFF})}
 """Which commands may override what."""
 
 NOT_VERIFIED, VERIFIED = " (identity not verified)", ", verified by Kubernetes"
@@ -150,13 +154,32 @@ class AcceptedCommand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedCommand:
-    """A command as a cluster worker has verified it. action: the NodeAction's uid. seal: by it, cluster workers recognize the
-    command."""
+    """A command as a cluster worker has verified it. action: the NodeAction's uid. node_uid, boot_id: of the Node at that moment,
+    the boot that it last showed if it is silent; "" without a Node. seal: by it, cluster workers recognize the command."""
 
     spec: NodeActionSpec
     action: str
     speaker: str
+    node_uid: str = ""
+    boot_id: str = ""
     seal: str = ""
+
+    def outlived_by(self, node: NodeView | None) -> str:
+        """Why this command is not about the machine as it is now, "" where it is. node: as it was just read, None where there is
+        none, which is as far down as can be.
+
+        What was off runs again, so that a word for off, or one that lets the machine go, ends with its boot. A repair that a
+        person asked for may restart the machine on its way, and goes on until it is Ready again."""
+        if node is None or (node.uid, node.boot_id) == (self.node_uid, self.boot_id):
+            return ""
+        if node.uid == self.node_uid and self.spec.action in REPAIRS and not node.ready:
+            return ""
+        said = f"{self.speaker} has said {self.spec.action.value} of {self.spec.node}"
+        if node.uid != self.node_uid:
+            former = self.node_uid or "not there"
+            return f"{said} when the Node's uid was {former}, and now it is {node.uid}: look at it, and say it again"
+        again = f"it has started again since (boot {node.boot_id or 'not known'}), and is {'' if node.ready else 'not '}Ready"
+        return f"{said} as it was with boot {self.boot_id or 'not known'}; {again}: look at it, and say it again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,8 @@ from policy.episode.gate import Operation
 from policy.episode.messages import OffProof, PathProof, Pinned, Reading, RestartProof, SeenNode
 from policy.fence.plan import FencingPlan, Freeing, PowerDevice
 from policy.fence.power import OF_POWER, RESTORING, PowerAct, PowerState, VolumeState
-from policy.objects.nodes import NodeView
+from policy.objects.nodes import READY, NodeView
+from policy.values.times import written
 
 CLOCK_TOLERANCE = timedelta(seconds=5)
 """Allowed between the cluster's clock and ours; the API also cuts moments to whole seconds."""
@@ -179,6 +180,22 @@ def restart_proven(
         return None
     seen_at = max(powered_on_at, seen.ready_since or powered_on_at)
     return RestartProof(boot_id=seen.boot_id, previous_boot_id=pinned.boot_id, seen_at=seen_at)
+
+
+def ran_since(node: NodeView | None, moment: datetime) -> str:
+    """Why a word for off of that moment is not believed, "" where it is: the kubelet has reported another state since (S8). The
+    Unknown of a silent node is written by its controller, and says nothing of that."""
+    ready = node.condition(READY) if node is not None else None
+    if (
+        node is None
+        or ready is None
+        or ready.status == "Unknown"
+        or ready.since is None
+        or ready.since <= moment + CLOCK_TOLERANCE
+    ):
+        return ""
+    reported = f"Node/{node.name} has reported Ready={ready.status} at {written(ready.since)}"
+    return f"{reported}, after it was said to be off: look at it, and say it again"
 
 
 def _reads_off_after(reading: Reading, moment: datetime) -> bool:

@@ -427,28 +427,39 @@ async def test_s52_only_in_repair_is_a_machine_given_up_whose_time_is_over(world
     await world.give_up(victim="node-7", incident="i-1", released=True)
 
 
+Found = dict[str, Any]
+
+
 def released_by(
-    verb: Verb = Verb.RELEASE, *, by: Licences = LICENCES, incident: str = "i-1", node: str = "node-7"
+    found: Found,
+    verb: Verb = Verb.RELEASE,
+    *,
+    by: Licences = LICENCES,
+    incident: str = "i-1",
+    node: str = "node-7",
+    boot: str | None = None,
 ) -> SealedCommand:
-    """A person's word, as a cluster worker has verified it."""
+    """A person's word, as a cluster worker has verified it. found: the Node then."""
     spoken = NodeActionSpec(action=verb, node=node, reason="enough")
-    unsealed = SealedCommand(spec=spoken, action="u-1", speaker="ada")
+    boot = found["status"].get("nodeInfo", {}).get("bootID", "") if boot is None else boot
+    unsealed = SealedCommand(spec=spoken, action="u-1", speaker="ada", node_uid=found["metadata"]["uid"], boot_id=boot)
     return ActivityEnvironment().run(lambda: by.seal_command("prod", incident, unsealed))
 
 
 @pytest.mark.parametrize(
     "forged",
     [
-        lambda: None,
-        lambda: released_by(by=Licences(Keyring([b"a key that somebody else has made up himself"]))),
-        lambda: released_by(Verb.RESUME),
-        lambda: released_by(incident="i-0"),
-        lambda: released_by(node="node-8"),
+        lambda _: None,
+        lambda found: released_by(found, by=Licences(Keyring([b"a key that somebody else has made up himself"]))),
+        lambda found: released_by(found, Verb.RESUME),
+        lambda found: released_by(found, incident="i-0"),
+        lambda found: released_by(found, node="node-8"),
+        lambda found: released_by(found, boot="a former one"),
     ],
-    ids=["no word", "signed by others", "another command", "of another incident", "about another node"],
+    ids=["no word", "signed by others", "another command", "of another incident", "about another node", "of another boot"],
 )
 async def test_s42_that_a_person_has_released_a_machine_is_not_believed_of_the_request(
-    forged: Callable[[], SealedCommand | None], world: Surroundings
+    forged: Callable[[Found], SealedCommand | None], world: Surroundings
 ) -> None:
     """S42, S52: an episode that any client of Temporal has started would have it deleted in every mode."""
     served = ServedCluster("prod", world.connection, clock=lambda: world.now)
@@ -457,11 +468,11 @@ async def test_s42_that_a_person_has_released_a_machine_is_not_believed_of_the_r
     await world.hold(wish=Wish(keep=True))
     world.permits.set = only(Mode.DRAIN)
     wish = Wish(release="released by ada: enough")
-    found = await world.hold(wish=wish, incident="i-1", word=forged())
+    found = await world.hold(wish=wish, incident="i-1", word=forged(await world.node()))
     assert (found.released, found.terminate, "its mode is drain" in found.reason) == (False, False, True)
     await leased(world)
     with refused(ErrorType.NOT_LICENSED, "its mode is drain"):
-        await world.give_up(victim="node-7", incident="i-1", released=True, word=forged())
+        await world.give_up(victim="node-7", incident="i-1", released=True, word=forged(await world.node()))
     assert "deletionTimestamp" not in (await world.machine())["metadata"]
 
 
@@ -471,10 +482,10 @@ async def test_a_machine_that_a_person_has_released_is_given_up_in_every_mode(wo
     await world.has(SILENT, machine("Failed"))
     await world.hold(wish=Wish(keep=True))
     world.permits.set = only(Mode.OBSERVE)
-    found = await world.hold(wish=Wish(release="released by ada: enough"), incident="i-1", word=released_by())
+    found = await world.hold(wish=Wish(release="released by ada: enough"), incident="i-1", word=released_by(await world.node()))
     assert (found.released, found.terminate) == (True, True)
     await leased(world)
-    await world.give_up(victim="node-7", incident="i-1", released=True, word=released_by())
+    await world.give_up(victim="node-7", incident="i-1", released=True, word=released_by(await world.node()))
     with pytest.raises(ApiError):
         await world.machine()
 

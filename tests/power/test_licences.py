@@ -209,7 +209,7 @@ def test_s49_a_verified_word_ends(licences: Licences, monkeypatch: pytest.Monkey
     for late in (timedelta(minutes=-1), timedelta(minutes=1)):
         shifted = moment + within + late
         monkeypatch.setattr("activities.licences.datetime", type("Later", (datetime,), {"now": lambda _=None, at=shifted: at}))
-        assert bool(run(licences.command_problem, TARGET, sealed, verb)) is (late > timedelta(0))
+        assert bool(run(licences.command_problem, TARGET, None, sealed, verb)) is (late > timedelta(0))
 
 
 async def test_what_has_travelled_through_temporal_is_believed(licences: Licences) -> None:

@@ -46,6 +46,7 @@ from policy.episode.operator_commands import (
     doubt,
 )
 from simulator.client import ApiAddress, ApiClient, ApiError
+from simulator.resources import NODES
 from starter.client import Nodewarden
 from starter.errors import RefusedError
 from tests.cel import CelPython
@@ -108,12 +109,12 @@ class Stage:
     """A cluster with one NodeAction, and a worker that is asked about it."""
 
     def __init__(self, person: ApiClient, connection: ClusterConnection) -> None:
-        self._person = person
+        self.person = person
         self._connection = connection
         self.spec = NodeActionSpec(action=Verb.ABORT, node=NODE, reason=REASON)
 
     async def action(self, **spec: Any) -> ActionName:
-        return await made(self._person, self.spec.to_dict("ada") | spec)
+        return await made(self.person, self.spec.to_dict("ada") | spec)
 
     async def verify(
         self,
@@ -136,10 +137,10 @@ class Stage:
 
     async def answer(self, action: ActionName, phase: str) -> None:
         path = ACTIONS.path(action.name, namespace=NAMESPACE, subresource="status")
-        await self._person.patch(path, {"status": {"phase": phase}})
+        await self.person.patch(path, {"status": {"phase": phase}})
 
     async def status(self, action: ActionName) -> Object:
-        found = await self._person.get(ACTIONS.path(action.name, namespace=NAMESPACE))
+        found = await self.person.get(ACTIONS.path(action.name, namespace=NAMESPACE))
         return dict(found.get("status") or {})
 
 
@@ -173,7 +174,7 @@ async def test_a_command_bears_a_seal_for_its_content_and_its_episode() -> None:
     assert sealed is not None
 
     def doubt_of(about: Target, word: SealedCommand | None, *verbs: Verb) -> str:
-        return ActivityEnvironment().run(lambda: LICENCES.command_problem(about, word, *verbs))
+        return ActivityEnvironment().run(lambda: LICENCES.command_problem(about, None, word, *verbs))
 
     assert doubt_of(target, sealed, Verb.ABORT) == ""
     assert "no NodeAction attests" in doubt_of(target, None, Verb.ABORT)
@@ -190,6 +191,28 @@ async def test_a_command_bears_a_seal_for_its_content_and_its_episode() -> None:
         assert "no worker of this deployment" in doubt_of(target, forged, Verb.ABORT, Verb.ACK_OFF)
     for elsewhere in (replace(target, incident="incident-2"), replace(target, cluster="another")):
         assert "no worker of this deployment" in doubt_of(elsewhere, sealed, Verb.ABORT)
+
+
+async def test_s8_a_command_is_of_the_boot_that_its_node_shows_when_it_is_verified() -> None:
+    """S49: of a silent node the one that it showed last. A word for off is no word of a machine that has run since it was given,
+    the very danger that lies between a person's eyes and our reading."""
+    async with acting() as stage:
+        stage.spec = replace(stage.spec, action=Verb.ACK_OFF)
+        silent = {"type": "Ready", "status": "Unknown", "lastTransitionTime": LONG_AGO}
+        node = {"metadata": {"name": NODE}, "status": {"conditions": [silent], "nodeInfo": {"bootID": "boot-1"}}}
+        uid = (await stage.person.create(NODES.path(), node))["metadata"]["uid"]
+        sealed = (await stage.verify(await stage.action())).sealed
+        assert sealed is not None
+        assert (sealed.node_uid, sealed.boot_id) == (uid, "boot-1")
+        action, since = await stage.action(), (datetime.now(UTC) + timedelta(minutes=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
+        for ready, said in (("True", True), ("False", True), ("Unknown", False)):
+            reported = {"conditions": [silent | {"status": ready, "lastTransitionTime": since}], "nodeInfo": {"bootID": "boot-2"}}
+            await stage.person.patch(NODES.path(NODE, subresource="status"), {"status": reported})
+            if said:
+                with pytest.raises(ApplicationError, match=f"has reported Ready={ready} at {since}, after it was said to be off"):
+                    await stage.verify(action)
+            else:
+                assert (await stage.verify(action)).speaker == "ada"
 
 
 async def test_what_was_answered_meanwhile_stays_answered() -> None:

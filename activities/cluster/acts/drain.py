@@ -36,8 +36,9 @@ from activities.licences import Licences
 from policy.episode.drain import DrainClaim, DrainPod, grace_seconds, is_single_writer, plan_drain
 from policy.episode.gate import By, Operation, Seen, begun_as_failed, kept_by
 from policy.episode.messages import Kind, NeedKind
-from policy.episode.operator_commands import Verb
+from policy.episode.operator_commands import REPAIRS
 from policy.fence.plan import Chosen
+from policy.objects.nodes import NodeView
 from policy.values.times import moment_of
 
 AT_ONCE = 10
@@ -122,7 +123,7 @@ class Drain(ClusterActivities):
         mark = require_held(node, request.target, "it is not drained")
         kept = mark.kind == Kind.PRESERVATION.value and begun_as_failed(node.view)
         permit, (mode, unread) = await asyncio.gather(
-            self._permit(request.target, kept=kept),
+            self._permit(request.target, node.view, kept=kept),
             mode_now(self._served, self._permits, pinned.node, None if kept else request.need),
         )
         seen = Seen(node=node.view, cluster_lease=problem, policies=policies, permit=permit, mode=mode, mode_unread=unread)
@@ -130,24 +131,24 @@ class Drain(ClusterActivities):
             machines = (await read_subject(reading_once(self._connections), None, pinned.node)).machines_of(node.view)
             by = kept_by(node.view, machines)
         else:
-            by = self._decided_by(request)
+            by = self._decided_by(request, node.view)
         require_leave(seen, Operation.EVICT, self._clock(), by=by, about=f"Node/{pinned.node} is not drained")
         return node.view.ready
 
-    def _decided_by(self, request: DrainRequest) -> By:
+    def _decided_by(self, request: DrainRequest, node: NodeView) -> By:
         """A person, where that counts as in a last look."""
         if (need := request.need) is None or need.kind is not NeedKind.PERSON:
             return By.PROGRAM
-        doubt = self._only_verified and self._licences.command_problem(request.target, need.command, Verb.FENCE, Verb.REMEDIATE)
+        doubt = self._only_verified and self._licences.command_problem(request.target, node, need.command, *REPAIRS)
         return By.PROGRAM if doubt else By.PERSON
 
-    async def _permit(self, target: Target, *, kept: bool) -> str:
+    async def _permit(self, target: Target, node: NodeView, *, kept: bool) -> str:
         """What is wrong with it, "" for nothing. A preservation needs none: that its machine has failed, and is kept by it, the
         Node itself says. A pause stops it all the same."""
         try:
             if kept:
                 return await self._permits.paused(target.cluster)
-            overridden = self._licences.overridden(target)
+            overridden = self._licences.overridden(target, node)
             held, why = await self._permits.holds(target.cluster, target.pinned.node, target.incident, overridden)
         except Exception as error:  # noqa: BLE001 - a scanner that can't be asked has not said yes (S20)
             return f"the permit could not be asked for: {error}"

@@ -319,16 +319,19 @@ class ClusterFreeing(ClusterActivities, FreeingActivities):
             raise failure(ErrorType.NOT_PROVEN, f"Node/{pinned.node} is not proven off: {_spelled(request.proof)}")
         if request.proof.acknowledgement is None:
             self._require_read(request.target, request.proof.readings, pinned.levels)
-        if doubt := self._acknowledgement_problem(request):
+        if doubt := await self._acknowledgement_problem(request):
             raise failure(ErrorType.NOT_PROVEN, f"Node/{pinned.node} is not proven off: {doubt}")
         return await self._require_leave(request)
 
-    def _acknowledgement_problem(self, request: FreeRequest) -> str:
-        """Why a person's word for off is not known to be theirs, "" where it is or need not be (S42)."""
+    async def _acknowledgement_problem(self, request: FreeRequest) -> str:
+        """Why a person's word for off is not known to be theirs, and of this boot, "" where it is or need not be (S8, S42). Which
+        boot was pinned the caller says, and so that is no answer."""
         acknowledgement = request.proof.acknowledgement
         if acknowledgement is None or not self._only_verified:
             return ""
-        return self._licences.command_problem(request.target, acknowledgement.sealed, Verb.ACK_OFF)
+        node = await find_node(self._connection, request.target.pinned.node)
+        view = node.view if node is not None else None
+        return self._licences.command_problem(request.target, view, acknowledgement.sealed, Verb.ACK_OFF)
 
     async def _require_cut(self, request: FreeCutRequest) -> int | None:
         """The same for what lies behind cut paths."""

@@ -23,10 +23,12 @@ from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.paths import ADMISSION_BINDINGS, ADMISSION_POLICIES, NODE_ACTIONS
 from activities.cluster.api.refusals import ObjectNotFound, edit, unless_gone
 from activities.cluster.api.served_cluster import ClusterActivities, ServedCluster, require_cluster
+from activities.cluster.objects.live_node import find_node
 from activities.cluster.report.background_writer import BackgroundWriter
 from activities.contracts.attestation import AttestationActivities, Verification, VerifyRequest
 from activities.errors import ErrorType, error_type, failure
 from activities.licences import Licences
+from policy.checks.verdicts import MACHINE
 from policy.episode.operator_commands import (
     NAMESPACE,
     POLICY,
@@ -40,6 +42,8 @@ from policy.episode.operator_commands import (
     doubt,
     read_spec,
 )
+from policy.episode.proofs import ran_since
+from policy.objects.nodes import NodeView
 from policy.values.display_text import in_a_line
 from policy.values.times import EARLIEST, moment_of, written
 
@@ -208,7 +212,8 @@ class ClusterAttestation(ClusterActivities, AttestationActivities):
         self._clock = served.judged_at
 
     async def verify(self, request: VerifyRequest) -> Verification:
-        """The object's use is noted before the workflow learns of it, in the version that was read: no two make use of it."""
+        """The object's use is noted before the workflow learns of it, in the version that was read: no two make use of it. The
+        Node is read after the word was given: one that has started since then is not the one that was seen off (S8)."""
         require_cluster(request.cluster, self._cluster)
 
         async def once() -> Verification:
@@ -217,6 +222,10 @@ class ClusterAttestation(ClusterActivities, AttestationActivities):
             except ObjectNotFound:
                 raise _refused(request.action, "there is none") from None
             self._expect(request, found)
+            view = await self._node(request.spec.node)
+            made = moment_of(found["metadata"].get("creationTimestamp")) or EARLIEST
+            if request.spec.action is Verb.ACK_OFF and (ran := ran_since(view, made)):
+                raise _refused(request.action, ran)
             problem = await doubt_of(self._connection, found)
             if problem and self._required:
                 raise _refused(request.action, problem)
@@ -224,10 +233,21 @@ class ClusterAttestation(ClusterActivities, AttestationActivities):
             if problem:
                 return Verification(problem=problem)
             speaker = str(found["spec"]["requestedBy"])
-            command = SealedCommand(spec=request.spec, action=request.action.uid, speaker=speaker)
+            command = SealedCommand(
+                spec=request.spec,
+                action=request.action.uid,
+                speaker=speaker,
+                node_uid=view.uid if view is not None else "",
+                boot_id=view.boot_id if view is not None else "",
+            )
             return Verification(speaker=speaker, sealed=self._licences.seal_command(self._cluster, request.incident, command))
 
         return await edit(f"NodeAction/{request.action.name}", once, look_again=True)
+
+    async def _node(self, name: str) -> NodeView | None:
+        """As it is now; None where there is none of that name, or what is commanded is about none."""
+        found = await find_node(self._connection, name) if name and not name.startswith(MACHINE) else None
+        return found.view if found is not None else None
 
     def _expect(self, request: VerifyRequest, found: JsonObject) -> None:
         metadata, used = found["metadata"], _status(found).get("usedBy", "")

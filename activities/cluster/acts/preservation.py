@@ -40,6 +40,7 @@ from activities.contracts.preservation import GiveUpRequest, GiveUpResult, Hold,
 from activities.contracts.target import LookRequest, Target
 from activities.errors import ErrorType, error_type, failure
 from activities.licences import Licences
+from policy.checks.verdicts import MACHINE
 from policy.episode.gate import MODE, By, Operation, Seen, objection
 from policy.episode.messages import Kind, Need, NeedKind, Pinned
 from policy.episode.operator_commands import Verb
@@ -129,7 +130,7 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
         if over is not None:
             return over
         if not request.by_remediation:
-            if not self._is_released(request, said=request.released) and (words := await self._beyond_mode(sight)):
+            if not self._is_released(sight, request, said=request.released) and (words := await self._beyond_mode(sight)):
                 raise failure(ErrorType.NOT_LICENSED, words)
             try:
                 await self._require_look(sight, request)
@@ -143,13 +144,14 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
         await self._claim(sight, request)
         return await self._delete(sight, request)
 
-    def _is_released(self, request: HoldRequest | GiveUpRequest, *, said: bool) -> bool:
+    def _is_released(self, sight: PreservedMachine, request: HoldRequest | GiveUpRequest, *, said: bool) -> bool:
         """Whether a person has ended its preservation: where words have to be verified, that a request says so is not believed
         (S42)."""
         if not said or self._licences is None:
             return said
         target = _target(request, Pinned(node=request.looked_at, uid=""))
-        return not self._licences.command_problem(target, request.word, Verb.RELEASE)
+        node = sight.node.view if sight.node is not None and not request.looked_at.startswith(MACHINE) else None
+        return not self._licences.command_problem(target, node, request.word, Verb.RELEASE)
 
     async def _as_called(self, sight: PreservedMachine) -> PreservedMachine:
         """As the health checks see it now: that one calls it unhealthy only the request says, which any caller can make (S42)."""
@@ -179,7 +181,7 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
         if held.deleting:
             by = await self._keeping.overridden(request.machine or _machine_ref(sight), sight.owner)
             decision = replace(decision, reason=f"{BEING_DELETED}, {by.sentence}")
-        released = self._is_released(request, said=bool(wish.release))
+        released = self._is_released(sight, request, said=bool(wish.release))
         gives_up = decision.action is PreservationAction.TERMINATE and not released
         not_allowed = await self._beyond_mode(sight) if gives_up else ""
         limited = await self._within_mode(decision, request)

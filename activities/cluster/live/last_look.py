@@ -54,7 +54,7 @@ from policy.episode.gate import (
 from policy.episode.messages import Kind, Need, NeedKind, SeenNode
 from policy.episode.modes import ClusterModes, ModeAnswer, mode_under
 from policy.episode.need_now import STANDS, NeedNow, NeedSeen, need_now
-from policy.episode.operator_commands import Verb
+from policy.episode.operator_commands import REPAIRS
 from policy.episode.proofs import compare_identity
 from policy.fence.plan import FencingPlan
 from policy.objects.machines import MachineView, is_machine_of
@@ -257,7 +257,7 @@ class LastLook:
             asyncio.gather(
                 _read("the node's lease", self._foreign_lease(request, now), None, doubts),
                 self._lease(request, doubts),
-                _read("the permit", self._permit(request), (False, ""), doubts),
+                _read("the permit", self._permit(once, request), (False, ""), doubts),
                 _read("the mode", self._mode(once, request), None, modeless),
             ),
             asyncio.gather(
@@ -380,11 +380,13 @@ class LastLook:
             return await _read(what, problem, f"{what} could not be read", [])
         return await _read(what, problem, "", doubts)
 
-    async def _permit(self, request: LookRequest) -> tuple[bool, str]:
+    async def _permit(self, once: Readers, request: LookRequest) -> tuple[bool, str]:
         if not request.destructive:
             return True, ""
-        target = request.target
-        overridden = self._licences.overridden(target) if self._licences is not None else ""
+        target, overridden = request.target, ""
+        if self._licences is not None and target.override is not None:
+            node = await _node(once, target.pinned.node)
+            overridden = self._licences.overridden(target, node.view if node is not None else None)
         return await self._permits.holds(target.cluster, target.pinned.node, target.incident, overridden)
 
     async def _mode(self, once: Readers, request: LookRequest) -> ModeAnswer | None:
@@ -408,12 +410,13 @@ class LastLook:
         return need_now(request.need, seen, self._clock())
 
     def _command_problem(self, request: LookRequest) -> str:
-        """That a person wants it can't be seen; where only verified commands count, it can be shown (S42)."""
+        """That a person wants it can't be seen; where only verified commands count, it can be shown (S42). Whether it is of the
+        machine as it is now is asked with the need."""
         if self._licences is None or not self._only_verified:
             return ""
         if not request.destructive or request.need.kind is not NeedKind.PERSON:
             return ""
-        return self._licences.command_problem(request.target, request.need.command, Verb.FENCE, Verb.REMEDIATE)
+        return self._licences.seal_problem(request.target, request.need.command, *REPAIRS)
 
 
 def _seen_node(request: LookRequest, sight: _Sight) -> SeenNode:

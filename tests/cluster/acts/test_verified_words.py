@@ -5,8 +5,10 @@ The word comes by a workflow, which knows no keys, from an activity that anybody
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from temporalio.exceptions import ApplicationError
@@ -30,14 +32,34 @@ REASON = "smells burnt"
 STRANGER = Licences(Keyring([b"a key that somebody else has made up himself"]))
 
 
-def said(verb: Verb, *, by: Licences = LICENCES, incident: str = INCIDENT, override: str = "", node: str = NODE) -> SealedCommand:
-    """As it is answered to a workflow."""
+BOOT = "boot-1"
+
+
+def _said(
+    uid: str,
+    verb: Verb,
+    *,
+    by: Licences = LICENCES,
+    incident: str = INCIDENT,
+    override: str = "",
+    node: str = NODE,
+    boot: str = BOOT,
+) -> SealedCommand:
+    """As it is answered to a workflow. uid, boot: of the Node when it was verified."""
     spec = NodeActionSpec(action=verb, node=node, reason=REASON, override=override)
-    unsealed = SealedCommand(spec=spec, action="u-1", speaker="ada")
+    unsealed = SealedCommand(spec=spec, action="u-1", speaker="ada", node_uid=uid, boot_id=boot)
     return ActivityEnvironment().run(lambda: by.seal_command(CLUSTER, incident, unsealed))
 
 
-def forgeries(verb: Verb) -> list[SealedCommand | None]:
+Said = Callable[..., SealedCommand]
+
+
+async def words_of(world: World) -> Said:
+    """Of the Node that is there now."""
+    return partial(_said, (await world.node())["metadata"]["uid"])
+
+
+def forgeries(said: Said, verb: Verb) -> list[SealedCommand | None]:
     return [None, said(verb, by=STRANGER), said(verb, incident="incident-0"), said(Verb.HOLD)]
 
 
@@ -56,8 +78,9 @@ async def verdict(world: World, request: LookRequest) -> LookVerdict:
 async def test_a_last_look_takes_no_unverified_wish_for_a_persons(world: World, verb: Verb) -> None:
     """What is given back, or only observed, needs no word of anybody."""
     await world.hold_cluster_lease()
+    said = await words_of(world)
     assert await verdict(world, await world.look(need=wish(said(verb)))) is LookVerdict.GO
-    for forged in forgeries(verb):
+    for forged in forgeries(said, verb):
         need = wish(forged)
         assert await verdict(world, await world.look(need=need)) is LookVerdict.NOT_LICENSED
         assert await verdict(world, await world.look(need=need, operation=Operation.GIVE_BACK)) is LookVerdict.GO
@@ -69,19 +92,18 @@ def acknowledged(found: SealedCommand | None) -> OffProof:
     return replace(proof, acknowledgement=replace(proof.acknowledgement, sealed=found))
 
 
+def only_verified(world: World) -> ClusterFreeing:
+    served = ServedCluster(CLUSTER, world.connection, own_node="node-1", clock=world.clock)
+    return ClusterFreeing(served, world.target.last_look, LICENCES, only_verified=True)
+
+
 @pytest.mark.parametrize("act", ["taint_out_of_service", "delete_workload", "delete_node"])
 async def test_nor_is_a_word_for_off_a_proof(world: World, act: str) -> None:
     await world.hold_cluster_lease()
     await world.mark_as_ours(cordoned=True)
     await world.add_pod("db-0")
-    looks: ClusterTarget = world.target
-    freeing = ClusterFreeing(
-        ServedCluster(CLUSTER, world.connection, own_node="node-1", clock=world.clock),
-        looks.last_look,
-        LICENCES,
-        only_verified=True,
-    )
-    for forged in forgeries(Verb.ACK_OFF):
+    said, freeing = await words_of(world), only_verified(world)
+    for forged in forgeries(said, Verb.ACK_OFF):
         with refused(ErrorType.NOT_PROVEN, "is not proven off"):
             await ActivityEnvironment().run(getattr(freeing, act), await world.free(proof=acknowledged(forged)))
         assert (await world.pods(), world.writes) == (["db-0"], 0)
@@ -92,7 +114,7 @@ async def test_nor_is_a_word_for_off_a_proof(world: World, act: str) -> None:
 OVERRIDE: dict[str, str] = {"override": CIRCUIT_BREAKER}
 
 
-def tampered() -> SealedCommand:
+def tampered(said: Said) -> SealedCommand:
     """A word that was verified, to which somebody has added that it overrides the circuit breaker."""
     plain = said(Verb.FENCE)
     return replace(plain, spec=replace(plain.spec, override=CIRCUIT_BREAKER))
@@ -109,6 +131,7 @@ async def test_a_permit_past_a_circuit_breaker_licenses_nothing_without_the_seal
     world.permits.overridden = True
     served = ServedCluster(CLUSTER, world.connection, clock=world.clock)
     target = ClusterTarget(served, world.permits, LICENCES, only_verified=only_verified)
+    said = await words_of(world)
     look = await world.look(need=wish(said(Verb.FENCE)))
 
     async def verdicts(override: SealedCommand | None) -> tuple[LookVerdict, str]:
@@ -122,7 +145,44 @@ async def test_a_permit_past_a_circuit_breaker_licenses_nothing_without_the_seal
         return result.verdict, ""
 
     assert await verdicts(said(verb, **OVERRIDE)) == (LookVerdict.GO, "")
-    forged = [None, said(verb), tampered(), said(Verb.HOLD, **OVERRIDE), said(verb, **OVERRIDE, node="node-9")]
+    forged = [None, said(verb), tampered(said), said(Verb.HOLD, **OVERRIDE), said(verb, **OVERRIDE, node="node-9")]
     forged += [said(verb, by=STRANGER, **OVERRIDE), said(verb, incident="incident-0", **OVERRIDE)]
     for each in forged:
         assert await verdicts(each) == (LookVerdict.NOT_LICENSED, "no NodeAction attests that a person overrides it"), each
+    await world.set_ready("Unknown", boot_id="boot-2")  # a word for off of a boot that is over overrides nothing either
+    over = (LookVerdict.NOT_LICENSED, "no NodeAction attests that a person overrides it")
+    assert await verdicts(said(verb, **OVERRIDE)) == (over if verb is Verb.ACK_OFF else (LookVerdict.GO, ""))
+
+
+# A word is of one boot of one Node ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("anew", ["another boot", "another Node"])
+async def test_s8_a_sealed_word_for_off_frees_nothing_of_another_boot(world: World, anew: str) -> None:
+    """S6, S49: it is found in a history, and its caller pins what is there now. The machine runs again, and need not be Ready."""
+    await world.hold_cluster_lease()
+    found = (await words_of(world))(Verb.ACK_OFF)
+    if anew == "another boot":
+        await world.set_ready("Unknown", boot_id="boot-2")
+    else:
+        await world.recreate_node()
+    await world.mark_as_ours(cordoned=True)
+    await world.add_pod("db-0")
+    boot = "as it was with boot boot-1; it has started again since (boot boot-2), and is not Ready: look at it, and say it again"
+    why = boot if anew == "another boot" else "when the Node's uid was"
+    for act in ("taint_out_of_service", "delete_workload", "delete_node"):
+        with refused(ErrorType.NOT_PROVEN, f"ada has said ack-off of node-7 {why}"):
+            await ActivityEnvironment().run(getattr(only_verified(world), act), await world.free(proof=acknowledged(found)))
+    assert (await world.pods(), world.writes) == (["db-0"], 0)
+
+
+@pytest.mark.parametrize("verb", [Verb.FENCE, Verb.REMEDIATE])
+async def test_s42_a_persons_wish_outlives_a_restart_until_the_node_is_ready_again(world: World, verb: Verb) -> None:
+    """A step of the repair may have restarted it and have changed nothing. Of one that is back, it is a word of a former boot."""
+    await world.hold_cluster_lease()
+    need = wish((await words_of(world))(verb))
+    for ready, expected in (("Unknown", LookVerdict.GO), ("False", LookVerdict.GO), ("True", LookVerdict.NEED_GONE)):
+        await world.set_ready(ready, boot_id="boot-2")
+        assert await verdict(world, await world.look(need=need)) is expected
+    await world.recreate_node()
+    assert await verdict(world, await world.look(need=need)) is LookVerdict.NEED_GONE
