@@ -49,8 +49,8 @@ class HoldRequest:
 
     node_uid, machine_uid: as pinned, "" before the first look. drained: whether the drain that was due succeeded, None before
     it. unhealthy: what a covering health check says of it, which is checked anew before it counts; "" while none calls it
-    unhealthy. isolation: how far it has come, NONE if this episode began none. incident, word: of the episode, and the command by
-    which a person releases it, as a cluster worker has verified it.
+    unhealthy. isolation: how far it has come, NONE if this episode began none. incident: of the episode. word, moved: the
+    commands by which a person releases it, and moves its end, as a cluster worker has verified them.
     """
 
     cluster: str
@@ -66,6 +66,7 @@ class HoldRequest:
     isolation: Isolation = Isolation.NONE
     incident: str = ""
     word: SealedCommand | None = None
+    moved: SealedCommand | None = None
 
     @property
     def looked_at(self) -> str:
@@ -87,6 +88,8 @@ class Hold:
     at: datetime
     released: bool = False
     """A person has ended it, so that what becomes of the machine is no program's decision."""
+    refused: str = ""
+    """Why it is neither released nor ended earlier, as the wish has it; "" where that was done, or not asked for."""
     phase: str = ""
     preserved: bool = False
     value: str = ""

@@ -395,9 +395,34 @@ async def test_where_fencing_is_switched_off_a_pool_keeps_no_machine_and_lets_no
     await switch(world, "on")
     assert (await world.hold(wish=Wish(automatic=True))).phase == "Failed:Preserved"
     await switch(world, "off")
+    world.serve(NONE_KEPT)
     assert (await world.hold(wish=Wish(surplus=True))).phase == "Failed:Preserved"
     await switch(world, "on")
     assert (await world.hold(wish=Wish(surplus=True))).terminate
+
+
+NONE_KEPT, ONE_KEPT = (pool_of("workers", {"selector": {}, "autoPreserveFailedMax": cap}) for cap in (0, 1))
+
+
+async def test_s24_a_cap_gives_up_what_exceeds_it_as_it_is_now_and_nothing_that_a_signal_says(world: Surroundings) -> None:
+    """S21, S42: any client of Temporal may say that a cap has fallen. Of two that are kept the earlier end goes."""
+    await world.has(node(), machine("Failed"))
+    world.serve(ONE_KEPT)
+    await world.hold(wish=Wish(automatic=True))
+    before = await world.node(), await world.machine()
+    found = await world.hold(wish=Wish(surplus=True), drained=None)
+    assert (found.preserved, found.terminate) == (True, False)
+    assert "no cap that has fallen releases it" in found.refused
+    assert (await world.node(), await world.machine()) == before
+    other = machine("Failed", **{PRESERVE_ANNOTATION: "auto-preserved"})
+    other["metadata"] |= {"name": "w-8", "labels": {}}
+    other["status"]["currentStatus"]["preserveExpiryTime"] = "2026-11-30T12:00:00Z"
+    await world.has(None, other)
+    found = await world.hold(wish=Wish(surplus=True), machine=replace(REF, name="w-8"), node="")
+    assert (found.preserved, "no cap" in found.refused) == (True, True)
+    assert (await world.hold(wish=Wish(surplus=True))).terminate
+    found = await world.hold(wish=Wish(surplus=True), machine=replace(REF, name="w-8"), node="")
+    assert found.preserved
 
 
 SILENT = {
@@ -438,9 +463,10 @@ def released_by(
     incident: str = "i-1",
     node: str = "node-7",
     boot: str | None = None,
+    **said: Any,
 ) -> SealedCommand:
-    """A person's word, as a cluster worker has verified it. found: the Node then."""
-    spoken = NodeActionSpec(action=verb, node=node, reason="enough")
+    """A person's word, as a cluster worker has verified it. found: the Node then. said: what it says besides."""
+    spoken = NodeActionSpec(action=verb, node=node, reason="enough", **said)
     boot = found["status"].get("nodeInfo", {}).get("bootID", "") if boot is None else boot
     unsealed = SealedCommand(spec=spoken, action="u-1", speaker="ada", node_uid=found["metadata"]["uid"], boot_id=boot)
     return ActivityEnvironment().run(lambda: by.seal_command("prod", incident, unsealed))
@@ -458,22 +484,48 @@ def released_by(
     ],
     ids=["no word", "signed by others", "another command", "of another incident", "about another node", "of another boot"],
 )
-async def test_s42_that_a_person_has_released_a_machine_is_not_believed_of_the_request(
-    forged: Callable[[Found], SealedCommand | None], world: Surroundings
+@pytest.mark.parametrize("mode", [Mode.DRAIN, Mode.REPAIR])
+async def test_s21_that_a_person_has_released_a_machine_is_not_believed_of_the_request(
+    forged: Callable[[Found], SealedCommand | None], mode: Mode, world: Surroundings
 ) -> None:
-    """S42, S52: an episode that any client of Temporal has started would have it deleted in every mode."""
+    """S42, S52: an episode that any client of Temporal has started would have it deleted in every mode. It stays kept."""
     served = ServedCluster("prod", world.connection, clock=lambda: world.now)
     world.activities = ClusterPreservation(served, world.look, world.permits, licences=LICENCES)
     await world.has(SILENT, machine("Failed"))
     await world.hold(wish=Wish(keep=True))
-    world.permits.set = only(Mode.DRAIN)
+    world.permits.set, before = only(mode), (await world.node(), await world.machine())
     wish = Wish(release="released by ada: enough")
     found = await world.hold(wish=wish, incident="i-1", word=forged(await world.node()))
-    assert (found.released, found.terminate, "its mode is drain" in found.reason) == (False, False, True)
+    assert (found.released, found.terminate, found.preserved) == (False, False, True)
+    assert found.refused.startswith("it is not released: ")
+    assert (await world.node(), await world.machine()) == before
     await leased(world)
-    with refused(ErrorType.NOT_LICENSED, "its mode is drain"):
-        await world.give_up(victim="node-7", incident="i-1", released=True, word=forged(await world.node()))
-    assert "deletionTimestamp" not in (await world.machine())["metadata"]
+    given_up = await world.give_up(victim="node-7", incident="i-1", released=True, word=forged(await world.node()))
+    assert given_up.kept == "its preservation is still asked for"
+    for until in (world.now, world.now + timedelta(hours=1)):  # an end that is over, or earlier, lets it go as well
+        found = await world.hold(wish=Wish(until=until), incident="i-1", moved=forged(await world.node()))
+        assert (found.preserved, found.refused.partition(":")[0]) == (True, "it does not end earlier")
+    assert (await world.node(), await world.machine()) == before
+    if mode is Mode.DRAIN:  # nor of one that a person has released: below repair no other word gives it up
+        assert (await world.hold(wish=wish, incident="i-1", word=released_by(await world.node()))).terminate
+        with refused(ErrorType.NOT_LICENSED, "its mode is drain"):
+            await world.give_up(victim="node-7", incident="i-1", released=True, word=forged(await world.node()))
+
+
+async def test_s42_a_person_ends_a_preservation_earlier_by_that_word_alone(world: Surroundings) -> None:
+    """And no earlier than it says; later, as any person may have a machine kept."""
+    served = ServedCluster("prod", world.connection, clock=lambda: world.now)
+    world.activities = ClusterPreservation(served, world.look, world.permits, licences=LICENCES)
+    await world.has(SILENT, machine("Failed"))
+    later = (await world.hold(wish=Wish(keep=True))).expiry
+    assert later is not None
+    soon, found = world.now + timedelta(hours=1), await world.node()
+    moved = released_by(found, Verb.EXTEND, until=soon, shorten=True)
+    for wrong in (moved, released_by(found, Verb.EXTEND, until=soon)):
+        until = soon if wrong is not moved else soon - timedelta(seconds=1)
+        assert (await world.hold(wish=Wish(until=until), incident="i-1", moved=wrong)).expiry == later
+    assert (await world.hold(wish=Wish(until=soon), incident="i-1", moved=moved)).expiry == soon
+    assert (await world.hold(wish=Wish(until=later))).expiry == later
 
 
 async def test_a_machine_that_a_person_has_released_is_given_up_in_every_mode(world: Surroundings) -> None:
@@ -523,6 +575,7 @@ async def test_s52_in_observe_a_pool_begins_to_keep_nothing_and_gives_nothing_up
     assert (await world.node(), await world.machine()) == before
     world.permits.set, world.permits.modes_error = ClusterModes(setting=Mode.CORDON), None
     assert (await world.hold(wish=Wish(automatic=True))).phase == "Failed:Preserved"
+    world.serve(NONE_KEPT)
     world.permits.set = ClusterModes(setting=Mode.OBSERVE)
     assert (await world.hold(wish=Wish(surplus=True))).phase == "Failed:Preserved"
     assert (await world.hold()).phase == "Failed:Preserved"
@@ -532,6 +585,7 @@ async def test_s52_only_in_repair_is_a_kept_machine_released_because_its_cap_has
     """S52: in every lower mode what is kept stays kept."""
     await world.has(node(), machine("Failed"))
     assert (await world.hold(wish=Wish(automatic=True))).phase == "Failed:Preserved"
+    world.serve(NONE_KEPT)
     for mode in (Mode.OBSERVE, Mode.CORDON, Mode.DRAIN):
         world.permits.set = only(mode)
         assert (await world.hold(wish=Wish(surplus=True))).phase == "Failed:Preserved", mode
@@ -676,6 +730,7 @@ async def test_the_cap_releases_no_machine_that_a_person_has_asked_for_meanwhile
     await world.hold(wish=Wish(automatic=True))
     await world.hold(drained=True)
     await world.annotate(NODE, **{PRESERVE_ANNOTATION: "now"})
+    world.serve(NONE_KEPT)
     hold = await world.hold(wish=Wish(surplus=True))
     assert (hold.preserved, hold.terminate) == (True, False)
     assert (await world.node())["metadata"]["annotations"][PRESERVE_ANNOTATION] == "now"

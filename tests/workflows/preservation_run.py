@@ -97,6 +97,8 @@ class KeptMachine:
     """So much earlier is it by the clock of its API than by the workflow's."""
     looks: int = 0
     """How often it was looked at."""
+    refuses: str = ""
+    """Why its worker takes no release for a person's, "" while it takes each."""
     words: list[contract.SealedCommand | None] = field(default_factory=list)
     """By which a person has released it, as each activity is given that."""
 
@@ -172,6 +174,8 @@ class ScriptedMachine(ScriptedTarget):
             return contract.Hold(at=at, gone="the Machine is gone")
         held, wish = _as_called(world.held, request.unhealthy), request.wish
         world.words += [request.word] if wish.release else []
+        refused = world.refuses if wish.release else ""
+        wish = replace(wish, release="") if refused else wish
         wanted = {PRESERVE_ANNOTATION: "now"} if wish.keep else {}
         wanted |= {ISOLATE_ANNOTATION: "true"} if wish.isolate else {}
         if wanted:
@@ -198,6 +202,7 @@ class ScriptedMachine(ScriptedTarget):
         return contract.Hold(
             at=at,
             released=bool(wish.release),
+            refused=refused,
             phase=decision.phase,
             preserved=decision.preserved,
             value=decision.intent.value,

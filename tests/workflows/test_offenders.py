@@ -17,7 +17,7 @@ from policy.values.mode import Mode
 from tests.workflows.fencing_run import fencing
 from tests.workflows.plans import BACK, CUT, DRAIN
 from tests.workflows.remediation_run import DELETE, FENCE, MINUTE, OWNER, REBOOT, SELF, Play, Remediated
-from tests.workflows.surroundings import let_pass
+from tests.workflows.surroundings import asked_until, let_pass
 from tests.workflows.world import World, plan
 
 UUID = "4c4c4544-0042-3510-8052-b7c04f565931"
@@ -159,9 +159,14 @@ async def test_s53_a_kept_machine_is_fenced_and_comes_back_by_a_persons_answer_o
     assert result.restart_proof is not None
 
 
-async def test_s53_an_abort_leaves_a_kept_machine_off(env: WorkflowEnvironment) -> None:
+async def test_s53_an_abort_leaves_a_kept_machine_off_and_a_cancellation_ends_nothing(env: WorkflowEnvironment) -> None:
+    """S21: any client of Temporal can cancel, without a name."""
     world = offender(KEPT)
     async with fencing(env, world, parks=True) as run:
+        await run.handle.cancel()
+        await asked_until(env, run.record, lambda record: ("cancel", "refused") in {(each.act, each.outcome) for each in record})
+        await let_pass(env, run.handle, timedelta(minutes=5))
+        assert ((await run.status()).problem, world.unschedulable) == (KEPT.question, True)
         await run.abort()
         result = await run.result(Outcome.ABORTED)
     assert result.left_off

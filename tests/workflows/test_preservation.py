@@ -177,9 +177,50 @@ async def test_an_abort_undoes_our_marks_and_gives_no_machine_up(env: WorkflowEn
     """S28, S35: stopping the episode is no decision to delete anything."""
     world = machine(fails=True)
     async with kept(env, world) as run:
-        await run.handle.cancel()
+        await run.abort()
         await run.result(Outcome.ABORTED)
     assert (world.held.tainted, world.held.expiry, world.gave_up_at) == (False, None, None)
+
+
+async def test_s21_a_cancellation_releases_no_machine_that_is_kept(env: WorkflowEnvironment) -> None:
+    """Any client of Temporal can ask for it, without a name; the episode says so and goes on."""
+    world = machine(fails=True)
+    async with kept(env, world) as run:
+        await run.is_in(Phase.FAILED_PRESERVED)
+        await run.handle.cancel()
+        refused = await asked_until(
+            env, run.record, lambda record: [each.detail for each in record if (each.act, each.outcome) == ("cancel", "refused")]
+        )
+        assert "no person's word" in str(refused)
+        await run.handle.cancel()
+        await run.news()
+        await run.skip(timedelta(minutes=1))
+        status = await run.is_in(Phase.FAILED_PRESERVED)
+        assert (world.held.tainted, world.held.expiry, world.gave_up_at) == (True, status.preserved_until, None)
+        await run.abort()
+        await run.result(Outcome.ABORTED)
+
+
+async def test_s42_what_the_worker_does_not_take_for_a_persons_word_ends_nothing_and_is_on_record(
+    env: WorkflowEnvironment,
+) -> None:
+    """Neither a release nor an abort. A word that it takes does, later as well."""
+    world = machine(fails=True)
+    world.refuses = "ada has said release of node-7 as it was with boot 1: look at it, and say it again"
+    async with kept(env, world) as run:
+        for number, said in enumerate((Preservation.release, Preservation.abort), start=1):
+            await (run.says(said, WORD) if said is Preservation.release else run.abort())
+            await asked_until(
+                env, run.record, lambda record, times=number: [each.detail for each in record].count(world.refuses) == times
+            )
+            status = await run.is_in(Phase.FAILED_PRESERVED)
+            assert (world.held.tainted, status.preserved_until, world.gave_up_at) == (True, world.held.expiry, None)
+        looked = world.looks
+        await run.skip(timedelta(minutes=5))
+        assert world.looks == looked
+        world.refuses = ""
+        await run.abort()
+        await run.result(Outcome.ABORTED)
 
 
 async def test_an_annotation_before_the_deletion_is_asked_for_keeps_the_machine(env: WorkflowEnvironment) -> None:

@@ -130,7 +130,7 @@ class Remediation(EpisodeWorkflow):
 
 @workflow.defn(name="Preservation")
 class Preservation(EpisodeWorkflow):
-    """The workflow round `workflows/preservation/story.py`. Cancelling it is a release."""
+    """The workflow round `workflows/preservation/story.py`."""
 
     @workflow.init
     def __init__(self, request: PreservationHistory) -> None:
@@ -140,6 +140,11 @@ class Preservation(EpisodeWorkflow):
     @workflow.run
     async def run(self, request: PreservationHistory) -> EpisodeResult:
         return await self.carry_out(self._story, request)
+
+    def only_a_person_ends(self) -> str:
+        """A machine that is kept is not given up by a program's word (S21)."""
+        ends = "a cancellation is no person's word, and the machine stays kept"
+        return f"{ends}: `nodewarden release {self.episode.state.node} --reason …` ends that"
 
     def what_abort_means(self, request: AbortRequest) -> str:  # noqa: ARG002
         """It ends as any episode does, which may be another thing than was meant."""

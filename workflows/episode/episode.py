@@ -160,18 +160,15 @@ class Episode:
         """Pods may run elsewhere from here on: a restart that was proven before says nothing of those (S35)."""
         self.state.restart_proof = None
 
-    def note_repairs(self, found: FoundRepairs) -> None:
-        """What a pin says of its machine's repairs. The first one counts: a person may have answered by a later one."""
-        self.state.repairs = self.state.repairs or found
+    def note_repairs(self, found: FoundRepairs, need: Need) -> None:
+        """What a pin says of its machine's repairs. The first one counts: a person may have answered by a later one. Only what a
+        program repairs is kept until a person answers (S53)."""
+        self.state.repairs = self.state.repairs or replace(found, keeps=found.keeps and need.kind.automatic)
 
     @property
     def repairs(self) -> FoundRepairs:
         """What is known of its machine's repairs."""
         return self.state.repairs or NO_REPAIRS
-
-    def keeps(self, need: Need) -> bool:
-        """Whether a program repairs an offender that is kept until a person answers (S53)."""
-        return self.repairs.keeps and need.kind.automatic
 
     def let_offender_go(self, problem: str) -> None:
         """A person has it go on with what it was asked about: about an offender it is not asked again."""

@@ -74,14 +74,17 @@ class EpisodeWorkflow:
 
     async def carry_out(self, story: Story, request: History) -> EpisodeResult:
         """The story to its end, or to the next history. A cancellation is an abort, however often it comes: what was done
-        is undone before the end (S35)."""
+        is undone before the end (S35). It bears no person's name, and so changes nothing of what only a person ends."""
         self._check_identity(request)
         task = asyncio.create_task(self._run_and_answer_all(story, request))
         while not task.done():
             try:
                 await asyncio.shield(task)
             except asyncio.CancelledError:
-                self.episode.take_abort(AbortRequest(who="Temporal", reason="the workflow was cancelled"))
+                if kept := self.only_a_person_ends():
+                    self.episode.note("cancel", "refused", kept)
+                else:
+                    self.episode.take_abort(AbortRequest(who="Temporal", reason="the workflow was cancelled"))
         result = task.result()
         if isinstance(result, EpisodeResult):
             return result
@@ -235,6 +238,10 @@ class EpisodeWorkflow:
     def what_abort_means(self, request: AbortRequest) -> str:  # noqa: ARG002 - some kinds ask
         """What comes of an abort now, for the person who asks for it."""
         return "the episode ends, and our cordon and annotation are removed"
+
+    def only_a_person_ends(self) -> str:
+        """Why a cancellation does not end it, "" where it does (S53)."""
+        return f"a cancellation is no person's word: {self.episode.repairs.question}" if self.episode.repairs.keeps else ""
 
     def stays_off(self) -> bool:
         """Whether it is on its way out, and the machine stays off whatever is said from now on."""

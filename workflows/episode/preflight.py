@@ -260,7 +260,7 @@ class Preflight:
         episode, fencing = self._episode, self._fencing
         if not self._may_rest():
             raise NonRetryable(f"what was begun may not be finished: {reason}")
-        if episode.keeps(self.need):
+        if episode.repairs.keeps:
             raise OffenderFound(f"{episode.repairs.question}; {reason}")  # when it is well it would be given back
         with episode.undertaking(MODE) as resting:
             episode.enter(doing=f"{MAY_NOT_ACT}: {reason}")

@@ -337,6 +337,8 @@ class PreservationProgress:
     wish: Wish = NO_WISH
     released: SealedCommand | None = None
     """The latest command by which a person has released it, where Kubernetes attests it."""
+    moved: SealedCommand | None = None
+    """The latest one by which a person has moved its end."""
     interruption: str = ""
     """What was commanded, or has changed, since the last look; "" for nothing."""
     unhealthy: str = ""

@@ -266,7 +266,7 @@ class FencingStory:
         episode, need = self.episode, self.case.need
         if self.case.progress.switched_on or not need.kind.automatic:
             return
-        if episode.keeps(need) or (episode.repairs.asks and comes_back):
+        if episode.repairs.keeps or (episode.repairs.asks and comes_back):
             raise OffenderFound(episode.repairs.question)
 
     # Beginning ------------------------------------------------------------------------------------------------------
@@ -422,8 +422,8 @@ class FencingStory:
         episode.state.acknowledged_boot = episode.state.acknowledged_boot or pin.pinned.boot_id
         episode.introduce(zone=pin.pinned.zone, reason=pin.need.reason, since=pin.need.since)
         episode.learns_of(pin.added)
-        episode.note_repairs(pin.repairs)
-        if episode.keeps(pin.need):
+        episode.note_repairs(pin.repairs, pin.need)
+        if episode.repairs.keeps:
             pin = replace(pin, plan=keeping_plan(pin.plan))
         episode.publisher.learn_of_stream(pin.streams)
         episode.note("pin", "ok", f"uid {pin.pinned.uid}, boot id {pin.pinned.boot_id}, plan {pin.plan.source}")
@@ -592,7 +592,7 @@ class FencingStory:
         if not await case.preflight.refresh():
             return None
         returned = case.pinned_node.is_replaced() or case.pinned_node.is_back()
-        if self.episode.keeps(case.need) and self.episode.repairs.is_asked_in(case.progress.parked):
+        if self.episode.repairs.keeps and self.episode.repairs.is_asked_in(case.progress.parked):
             return self._returned if case.pinned_node.is_replaced() else None  # a person may have switched it on to look at it
         if returned:
             return self._returned

@@ -132,7 +132,7 @@ class PreservationStory:
         """Ask what holds now and have it written. A look that fails is repeated for ever: nothing is lost meanwhile."""
         pause = LOOK_PAUSE
         while True:
-            wish = self._wishes()
+            wish, abort = self._wishes(), self.episode.state.abort_asked
             request = HoldRequest(
                 cluster=self.episode.state.cluster,
                 node=self.episode.state.node if not self.episode.state.node.startswith("machine/") else "",
@@ -146,6 +146,7 @@ class PreservationStory:
                 isolation=self._progress.cutting_off.progress,
                 incident=self.episode.state.incident,
                 word=self._progress.released if wish.release else None,
+                moved=self._progress.moved if wish.until is not None else None,
             )
             self._progress.interruption = ""
             try:
@@ -160,6 +161,8 @@ class PreservationStory:
                 pause = min(pause * 2, LONGEST_PAUSE)
                 continue
             self._granted(wish)
+            if hold.refused and wish.release and not hold.released and self.episode.state.abort_asked is abort:
+                self.episode.state.abort_asked = None
             self._take(hold)
             return hold
 
@@ -221,6 +224,7 @@ class PreservationStory:
         abort = self.episode.state.abort_asked
         if abort is not None and not self._progress.wish.release:
             self._progress.wish = replace(self._progress.wish, keep=False, release=f"aborted by {abort.by}: {abort.reason}")
+            self._progress.released = abort.sealed
         return self._progress.wish
 
     def _granted(self, wish: Wish) -> None:
@@ -243,6 +247,9 @@ class PreservationStory:
         self._progress.machine_uid = self._progress.machine_uid or hold.machine_uid
         self._progress.machine = self._progress.machine or hold.machine
         self._progress.owner = hold.owner or self._progress.owner
+        if hold.refused:  # by the worker that keeps it: it goes on as it was, and a person may say it again
+            self.episode.note("release", "refused", hold.refused)
+            self.episode.state.problem = hold.refused
         if hold.changed:
             self.episode.note(hold.phase or "look", "written", "; ".join(hold.changed))
         for warning in hold.warnings:
@@ -454,7 +461,7 @@ class PreservationStory:
         """A person moves its end."""
         until = self.extended_to(request)
         self._progress.interruption = "its end has been moved"
-        self._progress.wish = replace(self._progress.wish, until=until)
+        self._progress.wish, self._progress.moved = replace(self._progress.wish, until=until), request.sealed
         self.episode.note("extend", "asked", f"by {request.by}, until {written(until)}: {request.reason}", who=request.by)
         self.episode.wake()
         return f"{self.episode.state.node} is preserved until {written(until)}"

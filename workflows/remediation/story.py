@@ -242,9 +242,9 @@ class RemediationStory:
             pin.need.check_key,
             pin.control_plane,
         )
-        episode.note_repairs(pin.repairs)
+        episode.note_repairs(pin.repairs, pin.need)
         episode.publisher.learn_of_stream(pin.streams)
-        if episode.keeps(pin.need) and not self._request.adopts:
+        if episode.repairs.keeps and not self._request.adopts:
             pin = replace(pin, ladder=keeping(pin.ladder))
         episode.state.owner, episode.state.removes = pin.owner, removes(pin.ladder)
         episode.state.machine = f"{pin.machine.namespace}/{pin.machine.name}" if pin.machine is not None else ""
@@ -363,7 +363,7 @@ class RemediationStory:
             return await self._gone_after_all()
         if found is not None and not found.deleting and await self.target.preflight.need_is_gone():
             end = End(outcome=Outcome.RECOVERED, message="it is well again")
-            kept = self.episode.keeps(self.target.pin.need) and self.episode.repairs.is_asked_in(self._progress.parked)
+            kept = self.episode.repairs.keeps and self.episode.repairs.is_asked_in(self._progress.parked)
             return None if self._speaks_against(end) or kept else end
         return None
 

@@ -36,14 +36,14 @@ from activities.cluster.objects.live_node import (
 )
 from activities.cluster.objects.machines_decoding import read_machine
 from activities.cluster.objects.marks import write_claim
-from activities.contracts.preservation import GiveUpRequest, GiveUpResult, Hold, HoldRequest, PreservationActivities
+from activities.contracts.preservation import GiveUpRequest, GiveUpResult, Hold, HoldRequest, PreservationActivities, Wish
 from activities.contracts.target import LookRequest, Target
 from activities.errors import ErrorType, error_type, failure
 from activities.licences import Licences
 from policy.checks.verdicts import MACHINE
 from policy.episode.gate import MODE, By, Operation, Seen, objection
 from policy.episode.messages import Kind, Need, NeedKind, Pinned
-from policy.episode.operator_commands import Verb
+from policy.episode.operator_commands import SealedCommand, Verb
 from policy.objects.machines import of_control_plane
 from policy.objects.marks import TERMINATING_ANNOTATION, claim_of
 from policy.objects.nodes import PRESERVE_ANNOTATION, Taint
@@ -130,7 +130,8 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
         if over is not None:
             return over
         if not request.by_remediation:
-            if not self._is_released(sight, request, said=request.released) and (words := await self._beyond_mode(sight)):
+            by_person = request.released and not self._release_problem(sight, request)
+            if not by_person and (words := await self._beyond_mode(sight)):
                 raise failure(ErrorType.NOT_LICENSED, words)
             try:
                 await self._require_look(sight, request)
@@ -144,14 +145,40 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
         await self._claim(sight, request)
         return await self._delete(sight, request)
 
-    def _is_released(self, sight: PreservedMachine, request: HoldRequest | GiveUpRequest, *, said: bool) -> bool:
-        """Whether a person has ended its preservation: where words have to be verified, that a request says so is not believed
-        (S42)."""
-        if not said or self._licences is None:
-            return said
+    def _release_problem(self, sight: PreservedMachine, request: HoldRequest | GiveUpRequest) -> str:
+        """Why no person has ended its preservation, "" where one has: where words have to be verified, that a request says so is
+        not believed (S21, S42)."""
+        return self._word_problem(sight, request, request.word, Verb.RELEASE, Verb.ABORT)
+
+    def _word_problem(
+        self, sight: PreservedMachine, request: HoldRequest | GiveUpRequest, word: SealedCommand | None, *verbs: Verb
+    ) -> str:
+        if self._licences is None:
+            return ""
         target = _target(request, Pinned(node=request.looked_at, uid=""))
         node = sight.node.view if sight.node is not None and not request.looked_at.startswith(MACHINE) else None
-        return not self._licences.command_problem(target, node, request.word, Verb.RELEASE)
+        return self._licences.command_problem(target, node, word, *verbs)
+
+    async def _attested(self, sight: PreservedMachine, request: HoldRequest, now: datetime) -> tuple[Wish, str]:
+        """The wish without what would end the preservation, or end it earlier, and is neither a person's word nor what the cap of
+        its pool says; and why not."""
+        wish, refused = request.wish, list[str]()
+        if wish.surplus and sight.held is not None and not await self._keeping.is_surplus(sight.held, now):
+            wish = replace(wish, surplus=False)
+            refused.append("it is not given up for its pool: no cap that has fallen releases it")
+        if wish.release and (problem := self._release_problem(sight, request)):
+            wish = replace(wish, release="")
+            refused.append(f"it is not released: {problem}")
+        expiry = sight.held.expiry if sight.held is not None else None
+        if wish.until is not None and expiry is not None and wish.until < expiry:
+            problem = self._word_problem(sight, request, request.moved, Verb.EXTEND)
+            said = request.moved.spec if request.moved is not None else None
+            if not problem and said is not None and not (said.shorten and said.until is not None and said.until <= wish.until):
+                problem = f"no person has said that it ends at {written(wish.until)}" if self._licences is not None else ""
+            if problem:
+                wish = replace(wish, until=None)
+                refused.append(f"it does not end earlier: {problem}")
+        return wish, "; ".join(refused)
 
     async def _as_called(self, sight: PreservedMachine) -> PreservedMachine:
         """As the health checks see it now: that one calls it unhealthy only the request says, which any caller can make (S42)."""
@@ -167,7 +194,8 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
     async def _bring_about(self, sight: PreservedMachine, request: HoldRequest, now: datetime) -> Hold:
         found_held = sight.held
         assert found_held is not None
-        held, wish = _as_wished(found_held, request), request.wish
+        wish, refused = await self._attested(sight, request, now)
+        held = _as_wished(found_held, wish)
         automatic = Automatic.NOTHING
         if wish.automatic:
             automatic = Automatic.SELECTED
@@ -181,15 +209,14 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
         if held.deleting:
             by = await self._keeping.overridden(request.machine or _machine_ref(sight), sight.owner)
             decision = replace(decision, reason=f"{BEING_DELETED}, {by.sentence}")
-        released = self._is_released(sight, request, said=bool(wish.release))
-        gives_up = decision.action is PreservationAction.TERMINATE and not released
+        gives_up = decision.action is PreservationAction.TERMINATE and not wish.release
         not_allowed = await self._beyond_mode(sight) if gives_up else ""
         limited = await self._within_mode(decision, request)
         rests, decision = limited != decision, limited
         found = _with_wish(effects(decision, drained=request.drained, isolation=request.isolation), found_held, held)
         changed = await self._write(sight, decision, found)
         hold = _hold(sight, decision, found, now=now, changed=changed)
-        hold = replace(hold, override=by.override.value, released=released, rests=rests)
+        hold = replace(hold, override=by.override.value, released=bool(wish.release), refused=refused, rests=rests)
         if sight.only_called and held.expiry is None and not held.ended:
             # Only a check calls it failed, and it was never kept: what becomes of it is for what acts on that check.
             return replace(hold, terminate=False)
@@ -436,9 +463,9 @@ def _another(sight: PreservedMachine, request: HoldRequest) -> str:
     return ""
 
 
-def _as_wished(held: Held, request: HoldRequest) -> Held:
+def _as_wished(held: Held, wish: Wish) -> Held:
     """As if the wish stood on the objects already: on the Node where there is one, since its value beats."""
-    wish, values = request.wish, dict[str, str]()
+    values = dict[str, str]()
     if wish.keep:
         values[PRESERVE_ANNOTATION] = Intent.NOW.value
         if wish.duration is not None:

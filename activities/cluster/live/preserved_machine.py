@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 
 import msgspec
 from temporalio.exceptions import ApplicationError
@@ -17,14 +18,17 @@ from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.paths import (
     MACHINE_DEPLOYMENTS,
     MACHINE_SETS,
+    MACHINES,
+    NODES,
     PRESERVATION_POLICIES,
     Resource,
     deployments_above,
     set_of,
 )
 from activities.cluster.api.refusals import ObjectNotFound, unless_gone
-from activities.cluster.api.served_cluster import Connections
+from activities.cluster.api.served_cluster import Connections, as_served
 from activities.cluster.live.plans import readable_checks
+from activities.cluster.objects.decoding import NODE_DECODING
 from activities.cluster.objects.live_machines import (
     LiveMachine,
     Subject,
@@ -36,8 +40,8 @@ from activities.cluster.objects.live_machines import (
     resource_of,
 )
 from activities.cluster.objects.live_node import LiveNode, find_node
-from activities.cluster.objects.machines_decoding import WireSet, deployment_of
-from activities.cluster.objects.object_reader import Readers
+from activities.cluster.objects.machines_decoding import WireSet, deployment_of, machine_decoding
+from activities.cluster.objects.object_reader import Readers, read_views, reading_once
 from activities.errors import ErrorType, failure
 from policy.checks.health_check import HealthCheck
 from policy.checks.rules import rules_of
@@ -45,13 +49,13 @@ from policy.checks.verdicts import HEALTHY, Health
 from policy.episode.proofs import CLOCK_TOLERANCE
 from policy.objects.machines import MachineView, taken_name
 from policy.objects.nodes import NodeView
-from policy.preservation.decision import Overridden, Override, WantedReplicas, overridden_by
+from policy.preservation.decision import Automatic, Overridden, Override, WantedReplicas, overridden_by
 from policy.preservation.kept_machine import EXPIRY_ANNOTATION, Held, MachinePhase
 from policy.preservation.preservation_index import NOT_WELL
 from policy.preservation.requests import DEFAULT_TIMEOUT, Pool, read_policy
-from policy.preservation.survey import DeploymentPool, is_automatic, labels_of
+from policy.preservation.survey import DeploymentPool, deployment_name, is_automatic, labels_of, survey
 from policy.values.errors import PolicyError
-from policy.values.machine_apis import MCM
+from policy.values.machine_apis import MACHINE_APIS, MCM
 from policy.values.object_refs import Dialect, ObjectRef
 from policy.values.times import moment_of
 
@@ -148,6 +152,40 @@ class PreservedMachineReader:
         except (ApplicationError, msgspec.MsgspecError) as error:
             return Overridden(override=Override.DELETION, why=f"what is above it can't be read: {error}")
 
+    async def is_surplus(self, held: Held, now: datetime) -> bool:
+        """Whether the cap of its pool gives that machine up, by all machines as they are now (S24). Where a pool, or a set that
+        has a cap of its own, can't be read no cap does."""
+        pools, problem = await self._pools()
+        nodes = {each.name: each for each in await read_views(self._nodes, NODES, NODE_DECODING)}
+        deployments, above, unread = await self._deployments()
+        machines, once = list[Held](), reading_once(self._connections)
+        for api in MACHINE_APIS:
+            read = partial(read_views, self._connections.of(api.api_version), decoding=machine_decoding(api))
+            views = await as_served(MACHINES[api], read) or ()
+            for view in (each for each in views if not (each.unreadable or each.preservation_problem)):
+                name = deployment_name(view.controller, above.get(view.controller, ""))
+                machines.append(
+                    await _as_called(once, Held.of(view, nodes.pop(view.node_name, None), deployment=name), view, now)
+                )
+        machines += [await _as_called(once, Held.alone(node), None, now) for node in nodes.values()]
+        # As the scanner's index has it: a set that can't be seen keeps none.
+        sets = [deployments.get(name, DeploymentPool(name=name)) for name in {each.deployment for each in machines} if name]
+        found = survey(machines, pools, sets, now=now, blocked=problem or unread)
+        return any(each.held.key == held.key and each.automatic is Automatic.RELEASED for each in found.decisions)
+
+    async def _deployments(self) -> tuple[dict[str, DeploymentPool], dict[str, str], str]:
+        """Those of machine-controller-manager by name, what controls each, by kind and name, and what can't be read of them."""
+        deployments, above, unread = dict[str, DeploymentPool](), dict[str, str](), ""
+        for kind in (MACHINE_SETS[MCM], MACHINE_DEPLOYMENTS[MCM]):
+            for document in await unless_gone(self._nodes.list_objects(kind.path())) or ():
+                try:
+                    one, owner = deployment_of(kind.whole(document))
+                except (msgspec.MsgspecError, ValueError) as error:
+                    unread = f"{kind.kind}/{document['metadata']['name']}: {error}"
+                else:
+                    deployments[one.name], above[f"{kind.kind}/{one.name}"] = one, owner
+        return deployments, above, unread
+
     async def _machine_of(self, node: str) -> LiveMachine | None:
         """A hold that began on a Node alone stays there, or its expiry would begin anew on the Machine (S22)."""
         live = await find_node(self._nodes, node) if node else None
@@ -220,6 +258,14 @@ async def called_unhealthy(
                 words = words or f"{check.ref.key} calls it unhealthy: {found.reason}"
     kept = held.node is not None and held.expiry is not None and is_automatic(held)
     return words or (NOT_WELL if kept and not held.well else ""), checks
+
+
+async def _as_called(connections: Readers, held: Held, machine: MachineView | None, now: datetime) -> Held:
+    """A machine that a pool keeps and that only a health check calls failed, as one that has failed."""
+    if held.failed or held.expiry is None or not is_automatic(held):
+        return held
+    words, _ = await called_unhealthy(connections, held, machine, now)
+    return replace(held, failed=words, phase=MachinePhase.FAILED) if words else held
 
 
 async def _subject(connections: Readers, check: HealthCheck, node: str, machine: MachineView | None) -> Subject:
