@@ -43,7 +43,7 @@ from policy.values.mode import Mode
 from policy.values.object_refs import ObjectRef, in_natural_order
 from starter import wording
 from starter.errors import EpisodeHeldError, MissingError, RequestError, SilentError
-from starter.handles.calls import ANSWER_WITHIN, unanswered
+from starter.handles.calls import ANSWER_WITHIN, our_holder, unanswered
 from starter.handles.episodes import EpisodeHandle, NodeEpisodes, SilentEpisode, named
 from starter.handles.history import History
 from starter.handles.node_actions import Speaker, attested, own_connection
@@ -55,7 +55,6 @@ from workers.connect import connect
 from workers.embedded.server import running_endpoint
 from workers.errors import TemporalUnreachableError
 from workers.payloads.converter import for_people
-from workers.temporal_namespace import holder
 from workflows.kit.messages import OperatorCommand, ScannerStatus
 from workflows.kit.options import WORKFLOW_QUEUE, cluster_queue
 
@@ -200,7 +199,7 @@ class Nodewarden:
             keep=True,
             hold=hold,
             isolate=isolate,
-            holder=await holder(self.client),
+            holder=await our_holder(self.client),
         )
         episode = await self._start(Kind.PRESERVATION, request)
         if episode.joined and isolate:

@@ -123,9 +123,10 @@ async def retention(client: Client) -> timedelta | None:
 NAME_KEY = "nodewarden-holder"
 
 
-async def holder(client: Client) -> str:
-    """Our name on the cluster Lease, such as `default/01a1fda0-…` or `amy@laptop/01a1fda0-…`."""
-    described = await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=client.namespace))
+async def holder(client: Client, *, timeout: timedelta | None = None) -> str:
+    """Our name on the cluster Lease, such as `default/01a1fda0-…` or `amy@laptop/01a1fda0-…`. Raises RPCError."""
+    asked = DescribeNamespaceRequest(namespace=client.namespace)
+    described = await client.workflow_service.describe_namespace(asked, timeout=timeout)
     name = described.namespace_info.data.get(NAME_KEY) or client.namespace
     return f"{name}/{described.namespace_info.id}"
 

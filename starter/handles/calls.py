@@ -30,6 +30,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from policy.values.display_text import in_a_line
 from starter.errors import MissingError, RefusedError, RequestError, SilentError
 from workers.errors import OLD_MOMENT, SettingsError
+from workers.temporal_namespace import holder
 from workflows.kit import options
 
 ANSWER_WITHIN = options.ANSWERED_WITHIN + timedelta(seconds=2)
@@ -89,9 +90,21 @@ def unanswered(error: RPCError, *, what: str) -> RequestError:
     """What a failed call means for people."""
     if error.status is RPCStatusCode.NOT_FOUND:
         return MissingError(f"no open {what}")
-    if error.status in {*_NO_ANSWER, RPCStatusCode.UNAVAILABLE}:
+    if error.status in {
+        *_NO_ANSWER,
+        RPCStatusCode.UNAVAILABLE,
+        RPCStatusCode.UNKNOWN,
+    }:  # the last: the connection broke meanwhile
         return SilentError(f"{what}: Temporal is not available: {error.message}")
     return RequestError(f"{what}: {error.message}")
+
+
+async def our_holder(client: Client) -> str:
+    """See `holder`. Raises SilentError where Temporal does not answer."""
+    try:
+        return await holder(client, timeout=ANSWER_WITHIN)
+    except RPCError as error:
+        raise unanswered(error, what=f"Temporal namespace {client.namespace}") from error
 
 
 async def remembered(handle: WorkflowHandle[Any, Any], *, what: str) -> WorkflowExecutionDescription | None:

@@ -102,13 +102,13 @@ class EpisodeHandle:
         return await self._settled(lambda status: status.permit or bool(status.queued) or status.phase is Phase.NEEDS_HUMAN)
 
     async def is_open(self) -> bool:
-        """Whether it runs. False also where there never was one."""
+        """Whether it runs. False also where there never was one. Raises SilentError where Temporal does not answer."""
         try:
             description = await self._handle.describe(rpc_timeout=ANSWER_WITHIN)
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
                 return False
-            raise
+            raise unanswered(error, what=self._what) from error
         return description.status is WorkflowExecutionStatus.RUNNING
 
     async def result(self) -> EpisodeResult:

@@ -39,6 +39,7 @@ from starter.handles.calls import (
     ASK_AGAIN,
     DECIDED_WITHIN,
     ask,
+    our_holder,
     remembered,
     send_update,
     task_failure,
@@ -46,7 +47,6 @@ from starter.handles.calls import (
     why_silent,
 )
 from starter.handles.node_actions import Speaker, attested
-from workers.temporal_namespace import holder
 from workflows.kit import options
 from workflows.kit.messages import (
     CheckRequest,
@@ -101,7 +101,7 @@ class ScannerHandle:
         a history of another version is replaced: a scanner without carried state builds its table again from our marks. A pause
         that is in force goes on, and so do the rules of modes. mode: `scan.mode`, None where it is not set.
         """
-        ours = await holder(self._client)
+        ours = await our_holder(self._client)
         wanted = ScannerInput(cluster=self.cluster, holder=ours, concurrency=cap, wait=wait, repeat_alarm=repeat_alarm)
         for _ in range(2):
             try:

@@ -13,7 +13,8 @@ from unittest.mock import AsyncMock, Mock
 
 import pytest
 from temporalio import workflow
-from temporalio.client import Client, WorkflowFailureError, WorkflowQueryFailedError
+from temporalio.client import Client, WorkflowFailureError, WorkflowHandle, WorkflowQueryFailedError
+from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Worker
 
 from activities.temporal_clients import ObservationStarter
@@ -67,6 +68,27 @@ async def test_what_a_command_reads_of_an_episode_is_cleaned_for_people(warden: 
     """S50: also in `nodewarden up`, whose client is its workers' own: their plugin must not put the raw converter back."""
     episode = await warden.fence(cluster, "node-1", reason="smoke\x1b[2J\nnodewarden: off is proven")
     assert (await episode.status()).reason == f"smoke{STAND_IN}[2J nodewarden: off is proven"
+
+
+@pytest.mark.parametrize("status", [RPCStatusCode.UNKNOWN, RPCStatusCode.UNAVAILABLE])
+async def test_a_command_is_refused_to_the_person_while_temporal_is_away(
+    warden: Nodewarden, cluster: str, monkeypatch: pytest.MonkeyPatch, status: RPCStatusCode
+) -> None:
+    """S44: also where the connection breaks in the middle."""
+
+    async def breaks(*_arguments: object, **_options: object) -> None:
+        raise RPCError("transport error", status, b"")
+
+    monkeypatch.setattr(warden.client.workflow_service, "describe_namespace", breaks)
+    monkeypatch.setattr(warden, "_expect_served", AsyncMock())
+    monkeypatch.setattr(WorkflowHandle, "describe", breaks)
+    for command in (
+        warden.preserve(cluster, "node-1", reason="to look at it"),
+        warden.start_scanner(cluster),
+        warden.episode(cluster, "node-1").is_open(),
+    ):
+        with pytest.raises(SilentError, match="Temporal is not available: transport error"):
+            await command
 
 
 async def test_the_same_request_joins_and_a_different_one_is_refused_with_the_holders_name(

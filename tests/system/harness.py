@@ -95,7 +95,8 @@ class System:
     are; `machines` says how the management cluster is reached, where there is one; `workers_as`: its workers are Machines that a
     MachineSet replaces; `own_disks`: its volumes are disks of the platform; `real_controllers`: those of Kubernetes look after
     it, which needs a real API server; `people`: deploy/people.yaml is in force, which else a chart brings; `users`: who, beside
-    kubelets, has a token (`token_of`); `shape`: what else a `SimulatedCluster` is told."""
+    kubelets, has a token (`token_of`); `shape`: what else a `SimulatedCluster` is told; `longest_act`: see
+    `LONGEST_ACT_VARIABLE`."""
 
     def __init__(
         self,
@@ -118,6 +119,7 @@ class System:
         people: bool = True,
         users: Sequence[str] = (),
         shape: Mapping[str, Any] | None = None,
+        longest_act: float | None = None,
     ) -> None:
         self.folder = folder
         self.temporal = temporal
@@ -139,6 +141,7 @@ class System:
         self._people = people
         self._users = (*users, *(f"system:node:node-{number}" for number in range(1, nodes + 1)))
         self._of_cluster = dict(shape or {})
+        self._longest_act = longest_act
         self._stack = AsyncExitStack()
 
     # Life ------------------------------------------------------------------------------------------------------------
@@ -270,7 +273,9 @@ class System:
         `KillOrder`. anew: as a user starts one; so is one with an environment of its own, or of a system without a nursery."""
         name = f"worker-{len(self.workers) + 1}"
         if self._nursery is not None and not anew and environment is None:
-            worker = await WorkerProcess.start_killable(self.folder, config=self.config, name=name, nursery=self._nursery)
+            worker = await WorkerProcess.start_killable(
+                self.folder, config=self.config, name=name, nursery=self._nursery, longest_act=self._longest_act
+            )
         else:
             worker = await WorkerProcess.start(self.folder, config=self.config, name=name, environment=environment)
         self.workers.append(worker)

@@ -11,6 +11,7 @@ import json
 import os
 import signal
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,10 @@ from temporalio import activity
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor, Worker
 
 from starter.cli import app
-from tests.system.worker_process import ORDER_VARIABLE, KillOrder, When
+from tests.system.worker_process import LONGEST_ACT_VARIABLE, ORDER_VARIABLE, KillOrder, When
 from workers import worker
+from workflows.episode import node_writes
+from workflows.scanner import permits
 
 
 class KillSwitch(Interceptor):
@@ -79,6 +82,10 @@ class Inbound(ActivityInboundInterceptor):
 def main() -> None:
     """The command line as it is, with the switch in every worker that it makes."""
     faulthandler.register(signal.SIGUSR1)
+    if seconds := os.environ.get(
+        LONGEST_ACT_VARIABLE
+    ):  # as `impatient_worker.py`, by which a terminated episode is taken over soon
+        node_writes.LONGEST_ACT, permits.DESCRIBE_EVERY = timedelta(seconds=float(seconds)), timedelta(seconds=2)
     switch = KillSwitch(Path(os.environ[ORDER_VARIABLE]))
 
     def with_switch(*arguments: Any, interceptors: Sequence[Interceptor], **options: Any) -> Worker:

@@ -60,8 +60,8 @@ async def test_chaos_finds_nothing(nursery: Nursery, tmp_path: Path) -> None:
 
 def test_a_seed_draws_the_same_rounds_and_each_has_a_kill() -> None:
     nodes = [f"node-{number}" for number in range(1, 13)]
-    rounds = [drawn(7, number, nodes, 7, tuple(FAULTS)) for number in range(1, 60)]
-    assert [str(each) for each in rounds] == [str(drawn(7, number, nodes, 7, tuple(FAULTS))) for number in range(1, 60)]
+    rounds = [drawn(7, number, nodes, 7, tuple(FAULTS)) for number in range(1, 200)]
+    assert [str(each) for each in rounds] == [str(drawn(7, number, nodes, 7, tuple(FAULTS))) for number in range(1, 200)]
     assert all(any(strike.fault.kills for strike in each.strikes) for each in rounds)
     assert {strike.fault.name for each in rounds for strike in each.strikes} == {fault.name for fault in FAULTS}
 
@@ -215,6 +215,11 @@ async def _records_a_proof_of_what_was_on(judged: Judged) -> None:
     judged.recorder.audit_result(judged.result("node-3", record=(entry,)))
 
 
+async def _says_that_a_node_recovered(judged: Judged) -> None:
+    judged.recorder.nodes["node-3"].not_ready.put("not Ready", datetime.now(UTC) - timedelta(minutes=1))
+    judged.recorder.audit_result(judged.result("node-3"))
+
+
 async def _says_that_it_was_left_off(judged: Judged) -> None:
     judged.recorder.audit_result(judged.result("node-3", outcome=Outcome.ABORTED, left_off=True))
 
@@ -259,6 +264,7 @@ Wrongdoing = Callable[[Judged], Awaitable[None]]
         (_status(phase=Phase.NEEDS_HUMAN), Wrong.UNTRUE),
         (_records_a_proof_of_what_was_on, Wrong.UNTRUE),
         (_says_that_it_was_left_off, Wrong.UNTRUE),
+        (_says_that_a_node_recovered, Wrong.UNTRUE),
     ],
 )
 async def test_the_judge_finds(judged: Judged, wrongdoing: Wrongdoing, wrong: Wrong) -> None:

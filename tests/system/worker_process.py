@@ -18,6 +18,8 @@ from tests.system.nursery import Nursery
 
 ROOT = Path(__file__).parents[2]
 ORDER_VARIABLE = "KILL_ORDER"
+LONGEST_ACT_VARIABLE = "LONGEST_ACT"
+"""Seconds that the longest act of any template takes, of a killable worker; without it as the product has it."""
 OURS = ("NODEWARDEN_", "TEMPORAL_", "KUBECONFIG", "KUBERNETES_", "NODE_NAME")
 """What of the caller's environment would change a worker."""
 
@@ -92,10 +94,14 @@ class WorkerProcess:
         return cls(process, log)
 
     @classmethod
-    async def start_killable(cls, folder: Path, *, config: Path, name: str, nursery: Nursery) -> WorkerProcess:
-        """The same command with a switch in it (`killable_worker.py`)."""
+    async def start_killable(
+        cls, folder: Path, *, config: Path, name: str, nursery: Nursery, longest_act: float | None = None
+    ) -> WorkerProcess:
+        """The same command with a switch in it (`killable_worker.py`). longest_act: see LONGEST_ACT_VARIABLE."""
         log, order_file = folder / f"{name}.log", folder / f"{name}.order"
         environment = _clean({ORDER_VARIABLE: str(order_file)})
+        if longest_act is not None:
+            environment[LONGEST_ACT_VARIABLE] = str(longest_act)
         process = await nursery.bear(_arguments(config), folder=folder, environment=environment, log=log)
         return cls(process, log, order_file)
 

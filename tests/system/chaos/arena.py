@@ -16,8 +16,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
+from uuid import uuid4
 
-from policy.episode.messages import EpisodeStatus, Outcome, Phase
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.enums.v1 import EventType
+from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
+from temporalio.service import RPCError
+
+from policy.episode.messages import EpisodeStatus, Outcome, Phase, scanner_id
 from policy.episode.permits import PermitState
 from simulator.api.server import ApiServer
 from simulator.client import ApiError
@@ -28,7 +34,7 @@ from starter.handles.status import ClusterStatus
 from tests.system.chaos.faults import FAULTS, WHY, Fault
 from tests.system.chaos.recorder import BY_HAND, Finding, Recorder, Silence, Wrong
 from tests.system.harness import System
-from tests.system.questions import acts
+from tests.system.questions import acts, episode, is_open
 from tests.system.witness import Before, left_over
 from tests.system.worker_process import WorkerProcess
 
@@ -119,6 +125,7 @@ class Arena:
         self._wanted = workers
         self._workers: list[Worker] = []
         self._counted: set[str] = set()
+        self._terminated: set[str] = set()
         self._possible = tuple(fault for fault in FAULTS if not fault.left_out)
 
     async def prepare(self) -> None:
@@ -178,7 +185,10 @@ class Arena:
         try:
             async with asyncio.timeout(PATIENT):
                 status = await self.warden.status(self.name)
-        except (RequestError, TimeoutError, OSError, RuntimeError):
+        except (RequestError, TimeoutError, OSError):
+            return None
+        except RPCError as error:
+            self.recorder.find(Wrong.UNTRUE, f"status was answered with {error!r} and no sentence (S44)")
             return None
         for each in status.episodes:
             self.recorder.audit_status(each)
@@ -211,8 +221,8 @@ class Arena:
         for each in status.episodes:
             if each.phase is Phase.NEEDS_HUMAN:
                 self._repair(each)
-                episode = self.warden.episode(self.name, each.node)
-                await self.says("resume", episode.resume(who=WHY, reason="repaired", question=each.question))
+                asking = self.warden.episode(self.name, each.node)
+                await self.says("resume", asking.resume(who=WHY, reason="repaired", question=each.question))
         busy = {each.node for each in (*status.episodes, *status.silent)} | {each.node for each in status.scanner.permits}
         alone = {each.node for each in status.scanner.held_off}
         for node in self.system.cluster.view.nodes:
@@ -222,11 +232,11 @@ class Arena:
                 self.heal(name)
                 await self.system.cluster.chassis.machine(name).set_power("on")
 
-    def _repair(self, episode: EpisodeStatus) -> None:
+    def _repair(self, seen: EpisodeStatus) -> None:
         self.counts["questions answered"] += 1
-        self.system.cluster.platform.heal(episode.node)
-        if self.system.cluster.node(episode.node).fault == "never-boots":
-            self.heal(episode.node)
+        self.system.cluster.platform.heal(seen.node)
+        if self.system.cluster.node(seen.node).fault == "never-boots":
+            self.heal(seen.node)
 
     async def _audit_at_rest(self, since: datetime) -> None:
         """Nothing of ours is left, every episode has ended with a result, and what it says was so."""
@@ -242,7 +252,7 @@ class Arena:
                 continue
             self._counted.add(each.run_id)
             self.episodes[f"{each.kind.value}: {each.outcome}"] += 1
-            if each.outcome in LOST_ENDS:
+            if each.outcome in LOST_ENDS and each.run_id not in self._terminated:
                 self.recorder.find(Wrong.LOST, f"{each.kind.value} {each.incident} of {each.node} {each.outcome}: {each.message}")
             if each.result is not None:
                 self.recorder.audit_result(each.result)
@@ -313,9 +323,50 @@ class Arena:
         """A person wants it switched off."""
         self.recorder.breaks(node, BY_HAND)
 
+    async def until_open(self, node: str, rng: Random) -> None:
+        """Until some moment of the node's episode, or half a minute is over."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(30):
+                while True:
+                    with suppress(RPCError, RequestError):
+                        if await is_open(self.system, node):
+                            break
+                    await asyncio.sleep(0.3)
+                await asyncio.sleep(rng.uniform(0, 7))
+
+    async def terminate(self, node: str) -> None:
+        """Its open episode, by Temporal's own command."""
+        handle = episode(self.system, node)
+        now = await handle.describe()
+        await handle.terminate(WHY)
+        self._terminated.add(now.run_id or "")
+        self.recorder.nodes[node].outages.put("", datetime.now(UTC))
+
+    async def reset_scanner(self, rng: Random) -> None:
+        """To one of its last ten workflow tasks."""
+        handle = self.warden.client.get_workflow_handle(scanner_id(self.name))
+        now = await handle.describe()
+        tasks = [
+            event.event_id
+            async for event in handle.fetch_history_events()
+            if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
+        ]
+        await self.warden.client.workflow_service.reset_workflow_execution(
+            ResetWorkflowExecutionRequest(
+                namespace=self.warden.client.namespace,
+                workflow_execution=WorkflowExecution(workflow_id=handle.id, run_id=now.run_id),
+                reason=WHY,
+                request_id=str(uuid4()),
+                workflow_task_finish_event_id=rng.choice(tasks[-10:]),
+            )
+        )
+
     def pods(self) -> dict[str, str]:
         """Which pod is where."""
         return {uid_of(pod): str(pod["spec"].get("nodeName")) for pod in self.system.cluster.view.pods}
+
+    def is_marked(self, node: str) -> bool:
+        return self.recorder.nodes[node].marks.open is not None
 
     def any_out_of_service(self) -> bool:
         return any(has_taint(node, OUT_OF_SERVICE) for node in self.system.cluster.view.nodes)
@@ -346,7 +397,9 @@ class Arena:
         try:
             async with asyncio.timeout(5 * PATIENT):
                 await command
-        except (RequestError, TimeoutError, ApiError, OSError) as error:
+        except (RequestError, RPCError, TimeoutError, ApiError, OSError) as error:
+            if isinstance(error, RPCError) and not what.startswith("temporal workflow"):
+                self.recorder.find(Wrong.UNTRUE, f"{what} was answered with {error!r} and no sentence (S44)")
             self.counts[f"refused: {what}"] += 1
             self.note(f"{what}: {type(error).__name__}: {str(error)[:160]}")
             return False
@@ -363,7 +416,7 @@ class Arena:
             except (RefusedError, MissingError) as error:
                 self.note(f"{what}: {error}"[:200])
                 return
-            except (RequestError, TimeoutError, ApiError, OSError) as error:
+            except (RequestError, RPCError, TimeoutError, ApiError, OSError) as error:
                 self.note(f"{what}: {type(error).__name__}, once more")
                 await asyncio.sleep(2)
             else:

@@ -17,13 +17,15 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
-from policy.objects.nodes import MARK_ANNOTATION
+from policy.objects.nodes import EXCLUDE_LABEL
 from simulator.api.control.faults import Accident, restarting
 from simulator.api.control.faults import Fault as ApiFault
 from simulator.bmc.bmc import start_bmc
 from simulator.bmc.machine import Machine
 from simulator.platforms.contract import DeviceFault
 from simulator.platforms.ipmi import Ipmi
+from simulator.resources import NODES, SECRETS
+from tests.system.questions import episode
 from tests.system.worker_process import KillOrder, When
 
 if TYPE_CHECKING:
@@ -243,15 +245,13 @@ async def _api_restored(arena: Arena, node: str, rng: Random) -> AsyncIterator[N
     """To what it was before the node was marked. Only while its pods are still there: what else a restore breaks is no one's
     fault of ours."""
     saved, pods = arena.api.store.snapshot(), arena.pods()
-
-    def marked() -> bool:
-        found = arena.system.cluster.view.nodes.get(node)
-        return found is not None and MARK_ANNOTATION in (found["metadata"].get("annotations") or {})
-
-    if not marked():
-        with arena.patiently():
-            await arena.wait_for(marked, seconds=20)
-            await asyncio.sleep(rng.uniform(0, 1.5))
+    with arena.patiently():
+        async with asyncio.timeout(30):
+            while not arena.is_marked(node):
+                if not arena.any_out_of_service():
+                    saved, pods = arena.api.store.snapshot(), arena.pods()
+                await asyncio.sleep(0.4)
+            await asyncio.sleep(rng.uniform(0, 1.2))
             if arena.pods() == pods and not arena.any_out_of_service():
                 arena.api.store.restore(saved)
                 arena.counts["restored"] += 1
@@ -262,18 +262,20 @@ async def _api_restored(arena: Arena, node: str, rng: Random) -> AsyncIterator[N
 
 
 async def _aborts(arena: Arena, node: str, rng: Random) -> AsyncIterator[None]:
+    await arena.until_open(node, rng)
     power_on = rng.random() < 0.5
     await arena.says("abort", arena.warden.episode(arena.name, node).abort(who=WHY, reason=WHY, power_on=power_on))
     yield
 
 
-async def _holds(arena: Arena, node: str, _rng: Random) -> AsyncIterator[None]:
-    episode = arena.warden.episode(arena.name, node)
-    held = await arena.says("hold", episode.hold(who=WHY, reason=WHY))
+async def _holds(arena: Arena, node: str, rng: Random) -> AsyncIterator[None]:
+    await arena.until_open(node, rng)
+    held_one = arena.warden.episode(arena.name, node)
+    held = await arena.says("hold", held_one.hold(who=WHY, reason=WHY))
     with arena.silence(node if held else None):
         yield
     question = await arena.question(node)
-    await arena.insists("resume", lambda: episode.resume(who=WHY, reason=WHY, question=question))
+    await arena.insists("resume", lambda: held_one.resume(who=WHY, reason=WHY, question=question))
 
 
 async def _pauses(arena: Arena, _node: str, _rng: Random) -> AsyncIterator[None]:
@@ -292,6 +294,44 @@ async def _observes(arena: Arena, node: str, rng: Random) -> AsyncIterator[None]
         yield
     mode = "unset" if names else "repair"
     await arena.insists(f"mode set {mode}", lambda: scanner.set_mode(mode, who=WHY, reason=WHY, nodes=names))
+
+
+async def _excludes(arena: Arena, node: str, _rng: Random) -> AsyncIterator[None]:
+    """S6: from programs and people alike."""
+    labels = {EXCLUDE_LABEL: "true"}
+    await arena.insists("exclude", lambda: arena.system.client.patch(NODES.path(node), {"metadata": {"labels": labels}}))
+    with arena.silence(node):
+        yield
+    labels = {EXCLUDE_LABEL: None}
+    await arena.insists("include", lambda: arena.system.client.patch(NODES.path(node), {"metadata": {"labels": labels}}))
+
+
+async def _rotates_the_password(arena: Arena, _node: str, _rng: Random) -> AsyncIterator[None]:
+    """The Secret is ahead of the devices."""
+    platform, (namespace, name) = arena.system.cluster.platform, arena.system.cluster.bmc_secret
+    path, wrong = SECRETS.path(name, namespace=namespace), {"stringData": dict(platform.wrong_secret())}
+    await arena.insists("rotate", lambda: arena.system.client.patch(path, wrong))
+    yield
+    await arena.insists("rotate back", lambda: arena.system.client.patch(path, {"stringData": dict(platform.secret())}))
+
+
+async def _terminates(arena: Arena, node: str, rng: Random) -> AsyncIterator[None]:
+    """What it had in flight is not known to the next one, which may command again. Its permit ends with it."""
+    await arena.until_open(node, rng)
+    with arena.disturbed(node, "terminated"):
+        await arena.says("temporal workflow terminate", arena.terminate(node))
+        yield
+
+
+async def _cancels(arena: Arena, node: str, rng: Random) -> AsyncIterator[None]:
+    await arena.until_open(node, rng)
+    await arena.says("temporal workflow cancel", episode(arena.system, node).cancel())
+    yield
+
+
+async def _resets_the_scanner(arena: Arena, _node: str, rng: Random) -> AsyncIterator[None]:
+    await arena.says("temporal workflow reset", arena.reset_scanner(rng))
+    yield
 
 
 async def _fences_by_hand(arena: Arena, node: str, rng: Random) -> AsyncIterator[None]:
@@ -326,8 +366,8 @@ async def _pulls_the_plug(arena: Arena, node: str, _rng: Random) -> AsyncIterato
             yield
             await arena.system.cluster.chassis.machine(node).set_power("off")
             question = await arena.question(node)
-            episode = arena.warden.episode(arena.name, node)
-            await arena.says("ack-off", episode.ack_off(who=WHY, reason="I have pulled the plug", question=question))
+            asking = arena.warden.episode(arena.name, node)
+            await arena.says("ack-off", asking.ack_off(who=WHY, reason="I have pulled the plug", question=question))
             await asyncio.sleep(4)
         finally:
             arena.system.cluster.platform.heal(node)
@@ -335,8 +375,8 @@ async def _pulls_the_plug(arena: Arena, node: str, _rng: Random) -> AsyncIterato
 
 async def _answers_an_old_question(arena: Arena, node: str, _rng: Random) -> AsyncIterator[None]:
     """S48: of a question that was never asked."""
-    episode = arena.warden.episode(arena.name, node)
-    answer = await arena.says("resume of another question", episode.resume(who=WHY, reason=WHY, question=977))
+    asking = arena.warden.episode(arena.name, node)
+    answer = await arena.says("resume of another question", asking.resume(who=WHY, reason=WHY, question=977))
     arena.expect_refused(answer, "a resume that names a question that was never asked")
     yield
 
@@ -451,6 +491,11 @@ FAULTS: Sequence[Fault] = (
     _people("hold", "hold of the node's episode", _holds, "resume", (3, 10)),
     _people("pause", "pause of the cluster", _pauses, "unpause", (3, 12)),
     _people("mode observe", "for the node or for all", _observes, "unset, or repair", (3, 12)),
+    _people("exclude label", "remediation.medik8s.io/exclude-from-remediation", _excludes, "taken away", (4, 14)),
+    _people("password rotated", "the Secret is ahead of the devices", _rotates_the_password, "the right one again", (4, 14)),
+    _people("episode terminated", "temporal workflow terminate", _terminates, "-", (4, 8)),
+    _people("episode cancelled", "temporal workflow cancel", _cancels),
+    _people("scanner reset", "temporal workflow reset, to one of its last ten tasks", _resets_the_scanner),
     _people("fence by hand", "of a well node", _fences_by_hand),
     _people("remediate by hand", "reboot or fence a well node", _remediates_by_hand),
     _people("preserve", "a well node for 10 to 20 s", _preserves, "release, or its end", (4, 10)),
