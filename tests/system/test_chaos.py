@@ -203,6 +203,16 @@ def _status(**changes: Any) -> Callable[[Judged], Awaitable[None]]:
     return say
 
 
+def _explanation(incident: str, conclusion: str, *, marked: str = "") -> Callable[[Judged], Awaitable[None]]:
+    async def say(judged: Judged) -> None:
+        judged.recorder.nodes["node-3"].marks.put(marked, datetime.now(UTC))
+        episode = {"incident": incident} if incident else None
+        told = {"episode": episode, "silent": None, "problems": [], "conclusion": conclusion}
+        judged.recorder.audit_explanation("node-3", told)
+
+    return say
+
+
 async def _lets_two_write(judged: Judged) -> None:
     for node in ("node-1", "node-2"):
         judged.cluster.storage.begin(volume="v", pod="p", pod_uid=f"u-{node}", node=node, boot_id="b", exclusive=True)
@@ -261,6 +271,8 @@ Wrongdoing = Callable[[Judged], Awaitable[None]]
         (_event("NodeIsolated", "cordoned"), Wrong.UNTRUE),
         (_event("EpisodeEnded", "recovered: Ready"), Wrong.UNTRUE),
         (_status(off_proof=PROOF), Wrong.UNTRUE),
+        (_explanation("", "fenced now", marked="incident"), Wrong.UNTRUE),
+        (_explanation("", "fenced now"), Wrong.UNTRUE),
         (_status(phase=Phase.NEEDS_HUMAN), Wrong.UNTRUE),
         (_records_a_proof_of_what_was_on, Wrong.UNTRUE),
         (_says_that_it_was_left_off, Wrong.UNTRUE),

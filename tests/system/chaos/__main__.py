@@ -1,5 +1,5 @@
 """`python -m tests.system.chaos`: chaos for some minutes or hours, judged by itself. Exit code 0 if nothing was found, 1 if
-something was, 2 if it was interrupted before its time.
+something was, 2 if it was interrupted before its time, 3 if it broke off with an error of its own.
 
 Everything it starts is on the loopback, in a folder of its own, and ends with it by process id, also after Ctrl-C or a kill.
 """
@@ -24,7 +24,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tests.system.chaos.arena import Arena, Round
+from tests.system.chaos.arena import LONGEST_ACT, Arena, Round
 from tests.system.chaos.faults import FAULTS
 from tests.system.chaos.recorder import Wrong, most_at_once
 from tests.system.harness import Pace, System
@@ -35,8 +35,7 @@ from tests.system.worker_process import ROOT
 RESULTS = ROOT / "benchmarks" / "results"
 PACE = Pace(heartbeat=1.0, grace=5.0, boot=1.0)
 NODES, NEEDED, CAP = 12, 7, 3
-LONGEST_ACT = 3.0
-"""Seconds: as the harness's template has it, the only one here."""
+VERDICTS = ("nothing found", "found something", "interrupted", "broke off with an error of its own")
 
 
 async def run(
@@ -146,7 +145,7 @@ def main() -> None:
         "nodes": NODES,
     }
     print(f"chaos with seed {chosen.seed} for {minutes:g} minutes in {folder}", flush=True)
-    began, code = time.monotonic(), 1
+    began, code = time.monotonic(), 3
     try:
         arena = asyncio.run(
             _until_told(
@@ -161,12 +160,12 @@ def main() -> None:
         code = 2
     finally:
         report["minutes"] = round((time.monotonic() - began) / 60, 1)
-        report["verdict"] = {0: "nothing found", 1: "found something", 2: "interrupted"}[code]
+        report["verdict"] = VERDICTS[code]
         print(f"\n{table(report)}")
         file = chosen.json or RESULTS / f"chaos-{chosen.seed}.json"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(report, indent=1) + "\n")
-        if code == 1:
+        if code in {1, 3}:
             print(f"logs and databases are kept in {folder}")
         else:
             shutil.rmtree(folder, ignore_errors=True)

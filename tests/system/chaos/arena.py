@@ -8,6 +8,8 @@ would: devices first, then the questions of episodes are answered, and what node
 from __future__ import annotations
 
 import asyncio
+import json
+import sys
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -31,12 +33,13 @@ from simulator.objects import OUT_OF_SERVICE, has_taint, is_ready, uid_of
 from starter.client import Nodewarden
 from starter.errors import MissingError, RefusedError, RequestError
 from starter.handles.status import ClusterStatus
+from tests.system import mortal
 from tests.system.chaos.faults import FAULTS, WHY, Fault
 from tests.system.chaos.recorder import BY_HAND, Finding, Recorder, Silence, Wrong
 from tests.system.harness import System
 from tests.system.questions import acts, episode, is_open
 from tests.system.witness import Before, left_over
-from tests.system.worker_process import WorkerProcess
+from tests.system.worker_process import ROOT, WorkerProcess
 
 ACCIDENTS = ("kernel-hangs", "kernel-hangs", "kubelet-stops", "kubelet-stops", "runtime-down", "power-cut")
 STORMY = 0.06
@@ -44,6 +47,10 @@ STORMY = 0.06
 REST_WITHIN = 300.0
 """Seconds for all repairs of a round, after its faults are undone."""
 STORM_LASTS = 20.0
+PLAN = {"actDeadline": "8s", "offTimeout": "16s"}
+"""Patience with BMCs that share a busy machine with all that goes on here."""
+LONGEST_ACT = 8.0
+"""Seconds, by that plan."""
 PATIENT = 6.0
 LOST_ENDS = frozenset({"failed", "terminated", "timed-out", "canceled", "unreadable"})
 
@@ -131,7 +138,7 @@ class Arena:
     async def prepare(self) -> None:
         """Workers, policy, scanner, and one episode that nothing disturbs: its history says what can be killed."""
         await self.fill_up()
-        await self.system.apply_policy()
+        await self.system.apply_policy(plan=PLAN)
         await self.system.start_scanner(cap=self.cap)
         await self.system.settled()
         self._before = [Before.of(self.system.cluster, name) for name in self.system.cluster.nodes]
@@ -159,8 +166,10 @@ class Arena:
             self.recorder.breaks(node, how)
             self.system.cluster.break_node(node, how)
         await asyncio.gather(armed, *(self._strike(each) for each in plan.strikes if not each.fault.armed))
+        await self._explain(next((node for node in plan.broken if self.is_marked(node)), next(iter(plan.broken))))
         await self._rest(storm=plan.storm)
         await self._audit_at_rest(began)
+        await self._explain(next(iter(plan.broken)))
         self.recorder.forget()
 
     async def _strike(self, strike: Strike) -> None:
@@ -179,6 +188,23 @@ class Arena:
     def _audit(self) -> None:
         self.audits += 1
         self.recorder.audit()
+
+    async def _explain(self, node: str) -> None:
+        """The command as a person gives it, held against the record where nothing has changed meanwhile."""
+        before = self.recorder.nodes[node].marks.open
+        command = (sys.executable, "-m", "starter.cli", "--config", str(self.system.config), "explain", node, "--output", "json")
+        process = await asyncio.create_subprocess_exec(
+            *mortal.command(*command), cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+        )
+        try:
+            async with asyncio.timeout(60):
+                printed, _ = await process.communicate()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+            return
+        if process.returncode == 0 and self.recorder.nodes[node].marks.open == before:
+            self.recorder.audit_explanation(node, json.loads(printed))
 
     async def look(self) -> ClusterStatus | None:
         """Everything that `status` says, held against the record; None where it does not answer now."""
@@ -278,6 +304,12 @@ class Arena:
         if worker.process.alive:
             await worker.process.kill()
             self.counts["kills of workers"] += 1
+
+    @staticmethod
+    def thaw(worker: Worker) -> None:
+        worker.frozen = False
+        with suppress(ProcessLookupError):  # it was killed as it stood still
+            worker.process.thaw()
 
     async def fill_up(self) -> None:
         """As many workers as there should be."""

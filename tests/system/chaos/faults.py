@@ -108,7 +108,7 @@ def _at_a_moment(when: When, *, freezes: bool = False) -> Strike:
         if struck is not None and freezes:
             arena.counts[f"frozen {order}"] += 1
             await asyncio.sleep(rng.uniform(20, 30))  # past every deadline of an act, and its window (S45)
-            struck.process.thaw()
+            arena.thaw(struck)
         elif struck is not None:
             arena.counts["kills of workers"] += 1
             arena.counts[f"killed {order}"] += 1
@@ -164,9 +164,7 @@ async def _worker_frozen(arena: Arena, _node: str, rng: Random) -> AsyncIterator
     try:
         yield
     finally:
-        worker.frozen = False
-        if worker.process.alive:
-            worker.process.thaw()
+        arena.thaw(worker)
 
 
 async def _temporal_killed(arena: Arena, _node: str, _rng: Random) -> AsyncIterator[None]:

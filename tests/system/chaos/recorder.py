@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from itertools import accumulate
+from typing import Any
 
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Outcome, Phase
 from policy.objects.nodes import MARK_ANNOTATION
@@ -319,6 +320,18 @@ class Recorder:
             self.find(Wrong.UNTRUE, f"status of {seen.node} says that off is proven, and it was on since {seen.started:%H:%M:%S}")
         if seen.phase is Phase.NEEDS_HUMAN and not (seen.problem and seen.question):
             self.find(Wrong.UNTRUE, f"status of {seen.node} says that it needs a person, and not for what")
+
+    def audit_explanation(self, name: str, told: Mapping[str, Any]) -> None:
+        """What `nodewarden explain NODE --output json` says, now."""
+        self.words += 1
+        node, now = self.nodes[name], datetime.now(UTC)
+        mark, episode = node.marks.open, told["episode"] or {}
+        answered = not told["problems"] and told["silent"] is None and not node.disturbed.has(now, ACT_WINDOW)
+        if answered and mark is not None and episode.get("incident") != mark.what:
+            self.find(Wrong.UNTRUE, f"explain of {name} knows no episode {mark.what}, of which the mark is there")
+        well = all(not line.has(now, ACT_WINDOW) for line in (node.at_risk, node.not_ready, node.marks))
+        if answered and well and told["conclusion"] != "healthy":
+            self.find(Wrong.UNTRUE, f"explain of {name}, which is well, says {told['conclusion']!r}")
 
     def audit_result(self, result: EpisodeResult) -> None:
         """How an episode ended, against what was so."""
