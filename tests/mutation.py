@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-FAST = ("tests/policy", "tests/vectors")
+FAST = ("tests/policy", "tests/cases", "tests/vectors")
 PATIENCE = 4.0
 """A mutant may take so many times what the tests take without one, and that it does not end counts as noticed."""
 

@@ -27,7 +27,7 @@ from policy.remediation.strategies import RULES, Action
 from policy.scan.candidates import gives_the_remedy, judged_by_objects
 from policy.scan.evaluation import CheckEvaluation, TargetEvaluation, evaluate
 from policy.scan.ledger_snapshot import LedgerSnapshot
-from policy.scan.permit_rules import AdmissionRefusal, ObjectLimits
+from policy.scan.permit_rules import STOPS_NO_QUESTION, AdmissionRefusal, ObjectLimits
 from policy.values.errors import PolicyError
 from policy.values.fields import Threshold
 from policy.values.mode import Mode
@@ -270,6 +270,10 @@ def _more_healthy(check: HealthCheck, counts: Counts, *, beyond: int = 0) -> str
 
 JUDGED = {Health.HEALTHY: "healthy", Health.SOON: "unhealthy soon", Health.UNHEALTHY: "unhealthy", Health.SKIPPED: "skipped"}
 
+_ASKED_ALL_THE_SAME = STOPS_NO_QUESTION - {AdmissionRefusal.CIRCUIT_BREAKER}
+"""What keeps the node from being disrupted, and no episode from asking a person. Under an open circuit breaker a scan offers no
+node."""
+
 
 def conclude(explanation: Explanation | None, *, halted: str, kept_from: Sequence[str]) -> str:
     """The one sentence for a node without an open episode: the first fact that decides. explanation: None where the cluster
@@ -287,7 +291,11 @@ def conclude(explanation: Explanation | None, *, halted: str, kept_from: Sequenc
     acting = (each for each in opinions if each.target.action not in {Action.NONE, Action.SKIP_NO_OWNER})
     if (free := next((each for each in acting if not each.target.held_by), None)) is not None:
         return f"unhealthy, and {kept_from[0]}" if kept_from else _due(free, explanation.outlook)
-    if (held := next((each for each in opinions if each.target.held_by), None)) is not None:
+    held_back = [each for each in opinions if each.target.held_by]
+    for each in held_back if not kept_from else ():
+        if each.target.held_by_rule in _ASKED_ALL_THE_SAME and (needed := _person_needed(each, explanation.outlook)):
+            return needed
+    if (held := next(iter(held_back), None)) is not None:
         under = f" under {held.check.check.ref.key}" if held.is_held_by_own_breaker else ""
         return f"unhealthy, and held back{under}: {held.target.held_by}"
     for health in (Health.UNHEALTHY, Health.SOON, Health.SKIPPED):
@@ -301,14 +309,22 @@ def _due(opinion: CheckOpinion, outlook: Outlook | None) -> str:
     action, key = opinion.target.action.value, opinion.check.check.ref.key
     if outlook is None or outlook.check != key or outlook.plain:
         return f"{action} is due under {key}"
-    if outlook.turn.exhausted:
-        return f"a person is needed under {key}: {outlook.turn.exhausted}"
+    if needed := _person_needed(opinion, outlook):
+        return needed
     step = next((planned.step.name for planned in outlook.steps if planned.next), "")
     if not step:
         return f"a person is needed under {key}: every step has failed or is not possible"
     if outlook.turn.not_before is not None:
         return f"{step} is put off under {key}: {outlook.turn.why}"
     return f"{action} is due under {key}" if outlook.turn.retry == 0 else f"{step} is due under {key}: {outlook.turn.why}"
+
+
+def _person_needed(opinion: CheckOpinion, outlook: Outlook | None) -> str:
+    """That its retries are used up under the check, "" where they are not."""
+    key = opinion.check.check.ref.key
+    if outlook is None or outlook.check != key or outlook.plain or not outlook.turn.exhausted:
+        return ""
+    return f"a person is needed under {key}: {outlook.turn.exhausted}"
 
 
 # How a node or machine would be remediated, for people who ask: its steps, the remembered attempts, when the next try is due.

@@ -30,7 +30,7 @@ from policy.objects.machines import machine_behind
 from policy.objects.scopes import CLUSTER, GroupCount, group_phrase, scope_of
 from policy.remediation.control_plane import objection_by_count
 from policy.scan.ledger_snapshot import LedgerSnapshot
-from policy.scan.scan_report import OBSERVED, Candidate, CheckReport, ScanReport
+from policy.scan.scan_report import ALL_OBSERVED, OBSERVED, Candidate, CheckReport, ScanReport
 from policy.values.display_text import some_of
 from policy.values.times import format_duration, written
 
@@ -472,7 +472,7 @@ def against_requests(check: CheckReport) -> str:
 def _threshold(applicant: Applicant, limits: ObjectLimits) -> _Answer:
     for key in applicant.spends:
         if limits.spare(key) < 1:
-            why = limits.breakers[key].message
+            why = limits.breakers[key].message.removeprefix(ALL_OBSERVED)  # its numbers hold it, not its mode
             return _OfCheck(f"{key} counts it as healthy and allows no more disruption: {why}", key)
     return ""
 
@@ -623,6 +623,9 @@ OF_FENCE_POLICIES = frozenset(
 
 WAIT_FOR_A_PERMIT = frozenset(rule.code for rule in RULES if rule.waits) - {AdmissionRefusal.PAUSED}
 """The objections that end only when other nodes give their permits back."""
+
+STOPS_NO_QUESTION = frozenset(rule.code for rule in RULES if Asker.SCAN in rule.stops and Asker.LAST_RESORT not in rule.stops)
+"""The objections to a disruption that let an episode be opened which only asks a person."""
 
 
 @cache

@@ -40,6 +40,7 @@ from policy.scan.ledger_snapshot import LedgerSnapshot
 from policy.scan.permit_rules import AdmissionRefusal, ObjectLimits, beside_mode
 from policy.scan.permit_rules import objections as permit_objections
 from policy.scan.scan_report import (
+    ALL_OBSERVED,
     MAXIMUM_GROUPS,
     MAXIMUM_LEFT_OVER,
     MAXIMUM_ROWS,
@@ -422,7 +423,7 @@ def within_modes(closed: bool, reason: str, message: str, modes: tuple[tuple[Mod
     """Whether a check may act, the reason, and a sentence: where all its targets are only observed no program acts, whatever
     its circuit breaker says. closed, reason, message: by the breaker."""
     if closed and {mode for mode, _ in modes} == {Mode.OBSERVE}:
-        return False, OBSERVED, f"the mode of all its targets is observe; {message}"
+        return False, OBSERVED, f"{ALL_OBSERVED}{message}"
     return closed, reason, message
 
 

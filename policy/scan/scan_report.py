@@ -64,6 +64,8 @@ class SeenVersion:
 
 OBSERVED = "Observed"
 """The reason of a check that is not `allowed` because the mode of all its targets is observe. It binds no person (S52)."""
+ALL_OBSERVED = "the mode of all its targets is observe; "
+"""What its message begins with then; the circuit breaker's own follows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,6 @@ from tests.documents import encoded, load
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 Json = dict[str, Any]
 
-EVERYBODY = {"matchExpressions": [{"key": "vector.nodewarden.io/nobody", "operator": "DoesNotExist"}]}
 NAMESPACE = "machines"
 REMEDIATION_GROUP = "infrastructure.example.io/v1beta1"
 
@@ -64,80 +63,8 @@ def node(given: Json) -> Json:
     }
 
 
-def remediation(kind: str, name: str, owners: list[Json], *, namespace: str, given: Json | None = None) -> Json:
-    facts = given or {}
-    metadata: Json = {"name": name, "namespace": namespace, "ownerReferences": owners, "annotations": {}}
-    if facts.get("deleting"):
-        metadata["deletionTimestamp"] = moment(1)
-    if facts.get("well_age_s") is not None:
-        metadata["annotations"]["remediation.medik8s.io/healthy-delay"] = moment(facts["well_age_s"])
-    told = (
-        ("PermanentNodeDeletionExpected", facts.get("permanent_node_deletion_expected")),
-        ("Succeeded", facts.get("succeeded")),
-    )
-    status = {"conditions": [{"type": kind_, "status": value} for kind_, value in told if value is not None]}
-    return {"apiVersion": REMEDIATION_GROUP, "kind": kind, "metadata": metadata, "status": status}
-
-
-# NodeHealthCheck
-
-
-def node_health_check(spec: Json, *, status: Json | None = None) -> Json:
-    """`spec` in the cases' words."""
-    written: Json = {"selector": spec.get("selector") or EVERYBODY}
-    if "unhealthy_conditions" in spec:
-        written["unhealthyConditions"] = [
-            {"type": each["type"], "status": each["status"], "duration": f"{each['timeout_s']}s"}
-            for each in spec["unhealthy_conditions"]
-        ]
-    for ours, theirs in (("min_healthy", "minHealthy"), ("max_unhealthy", "maxUnhealthy")):
-        if spec.get(ours) is not None:
-            written[theirs] = spec[ours]
-    written["remediationTemplate"] = template(spec.get("remediation_template") or "InfrastructureRemediationTemplate")
-    if spec.get("pause_requests"):
-        written["pauseRequests"] = spec["pause_requests"]
-    if spec.get("healthy_delay_s"):
-        written["healthyDelay"] = f"{spec['healthy_delay_s']}s"
-    if spec.get("storm_cooldown_s") is not None:
-        written["stormCooldownDuration"] = f"{spec['storm_cooldown_s']}s"
-    return {
-        "apiVersion": "remediation.medik8s.io/v1alpha1",
-        "kind": "NodeHealthCheck",
-        "metadata": {"name": "check", "uid": "uid-check", "generation": 1},
-        "spec": written,
-        **({"status": status} if status else {}),
-    }
-
-
 def template(kind: str, namespace: str = "remediators") -> Json:
     return {"apiVersion": REMEDIATION_GROUP, "kind": kind, "name": "template", "namespace": namespace}
-
-
-def of_nodes(given: Json) -> list[Json]:
-    """Everything of an `nhc_evaluate` case."""
-    kind = given["spec"]["remediation_template"].removesuffix("Template")
-    mine = [{"apiVersion": "remediation.medik8s.io/v1alpha1", "kind": "NodeHealthCheck", "name": "check", "uid": "uid-check"}]
-    theirs = [{"apiVersion": "remediation.medik8s.io/v1alpha1", "kind": "NodeHealthCheck", "name": "other", "uid": "uid-other"}]
-    objects = [node_health_check(given["spec"])]
-    for each in given["nodes"]:
-        objects.append(node(each))
-        for created in each["remediation_crs"]:
-            facts = created | {"well_age_s": each.get("healthy_delay_started_age_s")}
-            owners = mine if created["owned"] else theirs
-            objects.append(remediation(kind, each["name"], owners, namespace="remediators", given=facts))
-    objects += [remediation(kind, orphan["node"], mine, namespace="remediators", given=orphan) for orphan in given["orphan_crs"]]
-    objects += [etcd_budget(index, budget["disruptions_allowed"]) for index, budget in enumerate(given["etcd"]["pdbs"])]
-    objects += [guard_pod(guard["node"], guard["ready"]) for guard in given["etcd"]["guard_pods"]]
-    if given["cluster_upgrading"]:
-        objects.append(
-            {
-                "apiVersion": "config.openshift.io/v1",
-                "kind": "ClusterVersion",
-                "metadata": {"name": "version"},
-                "status": {"conditions": [{"type": "Progressing", "status": "True", "message": "Working towards 4.21.3"}]},
-            }
-        )
-    return objects
 
 
 def etcd_budget(index: int, allowed: int) -> Json:
@@ -146,16 +73,6 @@ def etcd_budget(index: int, allowed: int) -> Json:
         "kind": "PodDisruptionBudget",
         "metadata": {"name": f"etcd-guard-pdb-{index}", "namespace": "openshift-etcd"},
         "status": {"disruptionsAllowed": allowed},
-    }
-
-
-def guard_pod(node_name: str, ready: str) -> Json:
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": f"etcd-guard-{node_name}", "namespace": "openshift-etcd", "labels": {"app": "guard"}},
-        "spec": {"nodeName": node_name},
-        "status": {"conditions": [{"type": "Ready", "status": ready}]},
     }
 
 
@@ -203,20 +120,6 @@ def openshift_machine(given: Json) -> Json:
     if given.get("deleting"):
         metadata["deletionTimestamp"] = moment(1)
     return {"apiVersion": "machine.openshift.io/v1beta1", "kind": "Machine", "metadata": metadata, "status": status}
-
-
-def of_openshift_machines(given: Json) -> list[Json]:
-    """Everything of a `mao_evaluate` case."""
-    objects = [openshift_check(given["spec"], given["annotations"])]
-    for each in given["machines"]:
-        objects.append(openshift_machine(each))
-        if each["node"]:
-            objects.append(node(each["node"]))
-        if each.get("has_remediation_cr"):
-            kind = given["spec"]["remediation_template"]["kind"].removesuffix("Template")
-            owners = [{"kind": "Machine", "name": each["name"], "uid": f"uid-{each['name']}"}]
-            objects.append(remediation(kind, each["name"], owners, namespace=NAMESPACE))
-    return objects
 
 
 # MachineHealthCheck of Cluster API
@@ -307,16 +210,6 @@ def cluster_api_machine(given: Json, *, version: str = "v1beta2") -> Json:
         "spec": {"clusterName": given["cluster"]},
         "status": status,
     }
-
-
-def of_cluster_api_machines(given: Json, *, version: str = "v1beta2") -> list[Json]:
-    """Everything of a `capi_evaluate` case, in either version of the API."""
-    objects = [cluster_api_check(given["spec"], version=version), workload_cluster(given["cluster"], version=version)]
-    for each in given["machines"]:
-        objects.append(cluster_api_machine(each, version=version))
-        if each["node"]:
-            objects.append(node(each["node"]))
-    return objects
 
 
 # `fence.json`: cases of other fencing systems, by the names that the comparison of those systems gave them.

@@ -1,6 +1,6 @@
 """The examples of the three texts that health checks come from, as they were written, and the numbers that the texts give.
 
-What follows from each criterion and each circuit breaker is asked once, of the cases of `health.json` (test_health.py).
+What follows from each criterion and each circuit breaker is asked once, of the peers' own cases (`tests/cases`).
 
 `seeds/` holds the YAML of the texts and nothing else: 000 is OpenShift's proposal of machine health checking, 003 Cluster API's
 page on configuring a MachineHealthCheck, 004 the NodeHealthCheck proposal. Where a text says something else than what was

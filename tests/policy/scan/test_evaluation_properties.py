@@ -1,6 +1,6 @@
 """What holds for every evaluation, whatever the objects: tried on worlds of all three dialects.
 
-What one check thinks of one target is told by example in `tests/policy/checks/test_verdicts.py` and `tests/vectors/`; here is
+What one check thinks of one target is told by example in `tests/policy/checks/test_verdicts.py` and `tests/cases/`; here is
 what no example may break: neither the order nor the history of the objects matters, a verdict holds for as long as it says, no
 percentage is ever exceeded, and an open circuit breaker holds. Checks with a storm are left out: what they remember is history
 by nature.

@@ -19,13 +19,16 @@ from policy.scan.admission import admit
 from policy.scan.ledger import Ledger
 from policy.scan.scan_report import Candidate
 from policy.values.object_refs import Dialect
+from tests.cases.decisions import report_of
+from tests.cases.drawn_worlds import MEMBER
 from tests.policy.builders import NAMESPACE, NOW, PROD, TEMPLATE, WORKER, a_check, a_machine, a_node, cluster_api, openshift, put
-from tests.policy.scan.test_offline_and_live import ANY, HERE, MEMBER, report_of
 
 pytestmark = pytest.mark.timeout(600)
 
 WORLDS = int(os.environ.get("NODEWARDEN_TEST_WORLDS", "1500"))
 FIRST_SEED = int(os.environ.get("NODEWARDEN_TEST_SEED", "1"))
+ANY = {"matchExpressions": [{"key": "pool", "operator": "Exists"}]}
+HERE = {"namespace": NAMESPACE}
 MEMBERS, WORKERS, MOST_MOVES = 3, 4, 4
 CHECKS = {
     Dialect.OPENSHIFT: (
@@ -167,7 +170,7 @@ def played(seed: int) -> tuple[str, int]:
         move = fleet.chance.choice(moves)
         move()
         fleet.done.append(move.__name__)
-    report = report_of(fleet.ledger())
+    report = report_of(fleet.ledger(), NOW)
     admitted = admit(report, (), cap=99, now=NOW).admitted
     return next((f"fleet {seed}: {wrong} after {fleet.done}" for each in admitted if (wrong := fleet.judge(each))), ""), len(
         admitted
