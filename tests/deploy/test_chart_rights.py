@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterable, Iterator
+from random import Random
 from typing import Any
 
 import pytest
@@ -13,12 +15,20 @@ import yaml
 from starter.deploy.admission import admission
 from starter.deploy.manifests import to_yaml
 from starter.deploy.network import network
-from starter.deploy.rights import SHIPPED, Feature, Process, rbac
+from starter.deploy.rights import Feature, Process, rbac
 from tests.deploy.helm import bare, of_kind, rendered
 from tests.documents import ROOT, documents, every
 
 Grant = tuple[str, str, str, str, str, str, str]
-PROCESSES = ((Process.ALL,), (Process.CLUSTER, Process.POWER, Process.WORKFLOWS), (Process.POWER,))
+FIRST_SEED = int(os.environ.get("NODEWARDEN_TEST_SEED", "1"))
+DRAWS = int(os.environ.get("NODEWARDEN_TEST_CHARTS", "30"))
+NETWORKS: dict[str, list[Any]] = {
+    "bmc": [[], ["10.20.0.0/16", "fd00::/64"], ["192.0.2.1/32"]],
+    "api": [["10.0.0.1/32"], ["10.0.0.1/32", "fd00::1/128"]],
+    "temporal": ["192.0.2.7/32", "tempest"],
+    "metrics_from": [[], ["monitoring", "others"]],
+    "cloud": [True, False],
+}
 
 
 def _granted(objects: Iterable[dict[str, Any]]) -> set[Grant]:
@@ -45,31 +55,16 @@ def _needless(grants: set[Grant]) -> set[Grant]:
     return {each for each in grants if each[5] and (*each[:5], "", each[6]) in grants}
 
 
-def _wanted(processes: tuple[Process, ...], features: Iterable[Feature], secrets: tuple[str, ...]) -> list[dict[str, Any]]:
-    return rbac(processes=processes, features=frozenset(features), secrets=secrets)
-
-
-def _same_grants(processes: tuple[Process, ...], features: Iterable[Feature], secrets: tuple[str, ...], **more: Any) -> None:
-    chosen = [each for each in features if each is not Feature.METRICS_PROXY or not more]
-    values = {"workers": [{"role": each} for each in processes], "features": chosen, "deviceSecrets": secrets, **more}
-    objects, wanted = rendered(values, template="rbac"), _wanted(processes, features, secrets)
+def _same_grants(objects: list[dict[str, Any]], wanted: list[dict[str, Any]]) -> bool:
+    """And the same accounts."""
     got, expected = _granted(objects), _granted(wanted)
-    assert got - _needless(got) == expected - _needless(expected)
     accounts = [{each["metadata"]["name"] for each in of_kind(found, "ServiceAccount")} for found in (objects, wanted)]
-    assert accounts[0] == accounts[1]
-
-
-@pytest.mark.parametrize("processes", PROCESSES, ids="-".join)
-@pytest.mark.parametrize("secrets", [(), ("bmc", "metal/bmc", "pdu")], ids=["all secrets", "named secrets"])
-def test_each_feature_is_granted_as_the_table_has_it(processes: tuple[Process, ...], secrets: tuple[str, ...]) -> None:
-    """Alone, without the others, and all together."""
-    each_way = (*({each} for each in Feature), *(set(Feature) - {each} for each in Feature))
-    for features in ((), Feature, SHIPPED, *(() if secrets else each_way)):
-        _same_grants(processes, features, secrets)
+    return got - _needless(got) == expected - _needless(expected) and accounts[0] == accounts[1]
 
 
 def test_the_proxy_for_metrics_brings_its_own_right() -> None:
-    _same_grants((Process.ALL,), {Feature.METRICS_PROXY}, (), metrics={"proxy": {"image": "proxy@sha256:0"}})
+    values = {"features": [], "metrics": {"proxy": {"image": "proxy@sha256:0"}}}
+    assert _same_grants(rendered(values, template="rbac"), rbac(features=frozenset({Feature.METRICS_PROXY})))
 
 
 def _folded(value: Any) -> Any:
@@ -81,26 +76,30 @@ def _folded(value: Any) -> Any:
     return re.sub(r"(?<=[\[(]) | (?=[\])])", "", " ".join(value.split())) if isinstance(value, str) else value
 
 
-@pytest.mark.parametrize("taints", [(), ("example.com/sick",), ("a.io/a", "b.io/b", "c.io/c")])
-def test_patches_of_nodes_are_admitted_as_the_command_has_it(taints: tuple[str, ...]) -> None:
-    printed = every(to_yaml(admission(taints=taints)))
-    assert _folded(rendered({"taints": taints}, template="admission")) == _folded(printed)
-    assert str(taints[0] if taints else "t.key in []") in str(rendered({"taints": taints}, template="admission"))
-
-
-@pytest.mark.parametrize(
-    "asked",
-    [
-        {},
-        {"bmc": ["10.20.0.0/16", "fd00::/64"]},
-        {"api": ["10.0.0.1/32"], "temporal": "192.0.2.7/32"},
-        {"temporal": "tempest", "metrics_from": ["monitoring", "others"], "cloud": True},
-    ],
-)
-def test_pods_speak_with_the_hosts_that_the_command_has(asked: dict[str, Any]) -> None:
-    values = {{"metrics_from": "metricsFrom"}.get(key, key): value for key, value in asked.items()}
-    printed = every(to_yaml(network(**{"bmc": (), **asked})))
-    assert [bare(each) for each in rendered({"network": {"enabled": True, **values}}, template="network")] == printed
+@pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + DRAWS))
+def test_whatever_is_chosen_the_chart_has_what_the_command_prints(seed: int) -> None:
+    """Rights with their accounts, the admission of our patches of Nodes, and the hosts that pods speak with."""
+    chance = Random(seed)
+    apart = [each for each in Process if each is not Process.ALL and chance.random() < 0.6]
+    processes = tuple(apart) if apart and chance.random() < 0.6 else (Process.ALL,)
+    often = chance.choice((0.1, 0.5, 0.9))
+    features = frozenset(each for each in Feature if each is not Feature.METRICS_PROXY and chance.random() < often)
+    secrets = tuple(chance.sample(["bmc", "metal/bmc", "pdu"], chance.choice([0, 0, 1, 2, 3])))
+    taints = tuple(chance.sample(["example.com/sick", "a.io/a", "plain"], chance.randint(0, 3)))
+    network_of = {key: chance.choice(each) for key, each in NETWORKS.items() if chance.random() < 0.5}
+    values = {
+        "workers": [{"role": each} for each in processes],
+        "features": sorted(features),
+        "deviceSecrets": secrets,
+        "taints": taints,
+        "network": {"enabled": True} | {{"metrics_from": "metricsFrom"}.get(key, key): each for key, each in network_of.items()},
+    }
+    wanted = rbac(processes=processes, features=features, secrets=secrets)
+    assert _same_grants(rendered(values, template="rbac"), wanted), values
+    assert _folded(rendered(values, template="admission")) == _folded(every(to_yaml(admission(taints=taints))))
+    assert str(taints[0] if taints else "t.key in []") in str(rendered(values, template="admission"))
+    printed = every(to_yaml(network(**{"bmc": (), **network_of})))
+    assert [bare(each) for each in rendered(values, template="network")] == printed
     assert rendered(template="network") == []
 
 
