@@ -352,7 +352,10 @@ def test_what_is_loaded_is_what_a_first_act_would_wait_for(driver: str) -> None:
     library = {"ec2": "botocore", "gce": "google.cloud.compute_v1.services.instances"}[driver]
     code = (
         "import sys, activities.power.gce.driver; from activities.power.registry import load; load('ipmi');"
-        f" before = {library!r} in sys.modules; load({driver!r}); print(before, {library!r} in sys.modules)"
+        f" before = {library!r} in sys.modules; load({driver!r}); print(before, {library!r} in sys.modules);"
+        " messages = sys.modules.get('google.cloud.compute_v1.types.compute'); print(len(vars(messages)) if messages else 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)
-    assert done.stdout.split() == ["False", "True"]
+    before, loaded, messages = done.stdout.split()
+    assert (before, loaded) == ("False", "True")
+    assert int(messages) < 300  # of two thousand, which take 57 MB
