@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 ROOMS = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"tests", "benchmarks", "supply_chain"}
 LOCKS = ("requirements.lock", "requirements-dev.lock", "requirements-build.lock")
+IMPORT = re.compile(r"^[ \t]*(?:import|from)[ \t]+(\w+)", re.MULTILINE)
 ENTRY = re.compile(r"^(?P<name>[A-Za-z0-9._-]+)==(?P<version>[^ \\;]+)(?: ; (?P<marker>[^\\]+?))? \\$")
 
 
@@ -64,37 +65,34 @@ def _version(requirement: Requirement) -> str:
     return next(iter(requirement.specifier)).version
 
 
-def _third_party_imports(folders: set[str]) -> Iterator[tuple[str, Path]]:
-    """Top-level names that are neither the standard library's nor ours, with a file that imports each."""
+def _undeclared(folders: set[str], allowed: set[str]) -> dict[str, str]:
+    """Top-level names that are neither the standard library's nor ours nor allowed, with a file that imports each. Ruff has each
+    import on a line of its own. Only files with a line that looks like such an import are parsed: it may stand in a text."""
     known = sys.stdlib_module_names | ROOMS | {"tests", "benchmarks", "supply_chain"}
-    for folder in sorted(folders):
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            for node in _statements(ast.parse(path.read_text(encoding="utf-8")).body):
-                names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-                if isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                    names = [node.module]
-                yield from ((top, path) for name in names if (top := name.split(".")[0]) not in known)
+    found: dict[str, str] = {}
+    for path in (path for folder in sorted(folders) for path in sorted((ROOT / folder).rglob("*.py"))):
+        source = path.read_text(encoding="utf-8")
+        names = {
+            name
+            for name in set(IMPORT.findall(source)) - known
+            if not {canonicalize_name(each) for each in _distributions().get(name, [name])} & allowed
+        }
+        if names:
+            found |= dict.fromkeys(names & set(_imported(ast.parse(source))), str(path.relative_to(ROOT)))
+    return found
 
 
-def _statements(body: list[Any]) -> Iterator[ast.stmt]:
-    """All of them, at whatever depth, and nothing of their expressions, where no import can stand."""
-    for each in body:
-        yield each
-        for inside in ("body", "orelse", "finalbody", "handlers", "cases"):
-            yield from _statements(getattr(each, inside, []))
+def _imported(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names = [node.module]
+        yield from (name.split(".")[0] for name in names)
 
 
 @cache
 def _distributions() -> Mapping[str, list[str]]:
     return packages_distributions()
-
-
-def _undeclared(folders: set[str], allowed: set[str]) -> dict[str, str]:
-    return {
-        name: str(path.relative_to(ROOT))
-        for name, path in _third_party_imports(folders)
-        if not {canonicalize_name(each) for each in _distributions().get(name, [name])} & allowed
-    }
 
 
 def test_whatever_is_imported_is_declared() -> None:

@@ -32,6 +32,16 @@ def _text(path: str) -> str:
     return (ROOT / path).read_text()
 
 
+@cache
+def _functions(path: str) -> dict[str, str]:
+    """The text of each function and class of a file, and the file's docstring under ""."""
+    lines, module = _text(path).splitlines(), ast.parse(_text(path))
+    named = [each for each in ast.walk(module) if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)]
+    return {each.name: "\n".join(lines[each.lineno - 1 : each.end_lineno]) for each in named} | {
+        "": ast.get_docstring(module) or ""
+    }
+
+
 def _cites(text: str, number: int) -> bool:
     """Also as the name of a test: `test_s22_...`."""
     return number in {int(found) for found in CITED.findall(text)} or f"test_s{number}_" in text
@@ -67,10 +77,6 @@ def test_a_rule_is_held_where_the_page_says_and_its_tests_name_it(number: int) -
         assert path.startswith("tests/"), path
         text = _text(path)
         if function:
-            module = ast.parse(text)
-            bodies = [
-                ast.get_source_segment(text, each) or "" for each in ast.walk(module) if getattr(each, "name", "") == function
-            ]
-            text = "\n".join([*bodies, ast.get_docstring(module) or ""])
-            assert bodies, f"{test} does not exist"
+            assert function in _functions(path), f"{test} does not exist"
+            text = f"{_functions(path)[function]}\n{_functions(path)['']}"
         assert _cites(text, number), f"{test} does not name S{number}"

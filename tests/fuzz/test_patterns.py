@@ -258,16 +258,15 @@ READERS: dict[str, Callable[[str], object]] = {
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("reader", READERS)
-@pytest.mark.parametrize("round_", ["a", ".", "a/", "..a/", "1s", "9", "a=a&", "{{ .NodeName }}", "\n", ", ", "a-"])
-def test_no_text_takes_a_reader_long(reader: str, round_: str) -> None:
+def test_no_text_takes_a_reader_long(reader: str) -> None:
     """The whole of it, with what comes before and behind its patterns."""
-    text = (round_ * LENGTH)[:LENGTH]
 
-    def read() -> None:
+    def read(text: str) -> None:
         for end in ENDS:
             try:
                 READERS[reader](text + end)
             except (PolicyError, ValueError):
                 continue
 
-    assert took(read) < BOUND * len(ENDS)
+    for round_ in ("a", ".", "a/", "..a/", "1s", "9", "a=a&", "{{ .NodeName }}", "\n", ", ", "a-"):
+        assert took(partial(read, (round_ * LENGTH)[:LENGTH])) < BOUND * len(ENDS), round_

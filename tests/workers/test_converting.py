@@ -157,11 +157,11 @@ def _is_required(each: Field[Any]) -> bool:
 
 
 @pytest.mark.parametrize("full", [False, True], ids=["the least", "all"])
-@pytest.mark.parametrize("kind", _wire_types(), ids=lambda kind: kind.__name__)
-def test_each_wire_type_is_read_as_what_was_sent(kind: type, *, full: bool) -> None:
-    meant = _value(kind, full=full)
-    for converter in (BETWEEN, FOR_PEOPLE):
-        assert _read(converter, _sent(converter, meant), kind) == meant
+def test_each_wire_type_is_read_as_what_was_sent(*, full: bool) -> None:
+    for kind in _wire_types():
+        meant = _value(kind, full=full)
+        for converter in (BETWEEN, FOR_PEOPLE):
+            assert _read(converter, _sent(converter, meant), kind) == meant
 
 
 # Whether Temporal tries again is said by the error itself, since no retry policy lists the errors that are final.
