@@ -110,7 +110,9 @@ async def _fill_keys(person: ApiClient) -> str:
     return filled
 
 
-async def test_an_upgrade_and_a_rollback_leave_keys_and_selectors(helm: Act, person: ApiClient) -> None:
+async def test_an_upgrade_and_a_rollback_leave_keys_selectors_and_our_own_namespace_of_the_leases(
+    helm: Act, person: ApiClient
+) -> None:
     await install(helm, {})
     filled = await _fill_keys(person)
     first = await person.get(f"{DEPLOYMENTS}/nodewarden")
@@ -120,6 +122,7 @@ async def test_an_upgrade_and_a_rollback_leave_keys_and_selectors(helm: Act, per
     assert second["spec"]["template"]["spec"]["containers"][0]["image"] == "nodewarden:0.1.1"
     assert (second["metadata"]["uid"], second["spec"]["selector"]) == (first["metadata"]["uid"], first["spec"]["selector"])
     assert (await person.get(KEYS))["data"] == {"keys": filled}
+    assert (await person.get(LEASES))["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
     role = await person.get("/apis/rbac.authorization.k8s.io/v1/clusterroles/nodewarden")
     assert not [rule for rule in role["rules"] if "pods/eviction" in rule["resources"]]  # a drain's right has gone with it
 
@@ -150,25 +153,12 @@ def _columns(definition: dict[str, Any]) -> set[str]:
     return {column["name"] for each in definition["spec"]["versions"] for column in each.get("additionalPrinterColumns", ())}
 
 
-async def test_uninstalling_leaves_keys_definitions_and_leases(helm: Act, person: ApiClient) -> None:
+async def test_uninstalling_leaves_keys_definitions_and_leases_which_uninstall_tells_of(
+    helm: Act, api: Api, person: ApiClient
+) -> None:
+    """And what the chart brings is enough for its worker, as `doctor` sees it."""
     await install(helm, {"versioning": {"deployment": "fleet"}})
     filled = await _fill_keys(person)
-    await helm("uninstall", RELEASE)
-    assert (await person.get(KEYS))["data"] == {"keys": filled}
-    assert await person.get(LEASES)
-    definitions = await person.get("/apis/apiextensions.k8s.io/v1/customresourcedefinitions")
-    assert len([each for each in definitions["items"] if "nodewarden" in each["metadata"]["name"]]) >= 7
-    assert (await person.get(DEPLOYMENTS))["items"] == []
-    for kind in ("clusterroles", "clusterrolebindings"):
-        left = (await person.get(f"/apis/rbac.authorization.k8s.io/v1/{kind}"))["items"]
-        assert [each for each in left if each["metadata"]["name"].startswith("nodewarden")] == []
-    await install(helm, {})  # what was kept is taken up again
-    assert (await person.get(KEYS))["data"] == {"keys": filled}
-
-
-async def test_doctor_and_uninstall_find_what_the_chart_brings(helm: Act, api: Api, person: ApiClient) -> None:
-    """Enough for its worker; and after Helm's uninstall what is left is told, for people to take away."""
-    await install(helm, {})
     async with api.connection(await api.token_of("nodewarden", person)) as worker:
         assert [each.level for each in await rights(worker)] == [Level.OK]
         assert [each.what for each in await definitions(worker, fix=False) if each.level is Level.PROBLEM] == []
@@ -182,26 +172,21 @@ async def test_doctor_and_uninstall_find_what_the_chart_brings(helm: Act, api: A
     told = " ".join(each.what for each in left)
     assert "fencingtemplates.nodewarden.io" in told
     assert "Namespace/nodewarden" in told
-
-
-async def test_the_namespace_of_the_leases_stays_its_owners(helm: Act, person: ApiClient) -> None:
-    """medik8s has made it before: it is neither taken over nor a reason to fail, at an upgrade as well."""
-    await person.create("/api/v1/namespaces", {"metadata": {"name": "medik8s-leases", "labels": {"of": "medik8s"}}})
-    await install(helm, {})
-    await _upgrade(helm, {"settings": {"scan": {"cap": 2}}})
-    metadata = (await person.get(LEASES))["metadata"]
-    assert metadata["labels"] == {"of": "medik8s", "kubernetes.io/metadata.name": "medik8s-leases"}
-    assert "annotations" not in metadata
-
-
-async def test_our_own_namespace_of_the_leases_survives_an_upgrade(helm: Act, person: ApiClient) -> None:
-    await install(helm, {})
-    await _upgrade(helm, {"settings": {"scan": {"cap": 2}}})
-    assert (await person.get(LEASES))["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+    assert (await person.get(KEYS))["data"] == {"keys": filled}
+    assert await person.get(LEASES)
+    kept = await person.get("/apis/apiextensions.k8s.io/v1/customresourcedefinitions")
+    assert len([each for each in kept["items"] if "nodewarden" in each["metadata"]["name"]]) >= 7
+    assert (await person.get(DEPLOYMENTS))["items"] == []
+    for kind in ("clusterroles", "clusterrolebindings"):
+        bound = (await person.get(f"/apis/rbac.authorization.k8s.io/v1/{kind}"))["items"]
+        assert [each for each in bound if each["metadata"]["name"].startswith("nodewarden")] == []
+    await install(helm, {})  # what was kept is taken up again
+    assert (await person.get(KEYS))["data"] == {"keys": filled}
 
 
 async def test_a_new_build_stands_beside_the_old_one_until_that_is_taken_out(helm: Act, person: ApiClient) -> None:
-    """Its Deployment is not even touched."""
+    """Its Deployment is not even touched. Nor is the namespace of the leases where medik8s has made it before."""
+    await person.create("/api/v1/namespaces", {"metadata": {"name": "medik8s-leases", "labels": {"of": "medik8s"}}})
     versioning = {"deployment": "fleet", "buildId": "0.1.0"}
     await install(helm, {"versioning": versioning})
     old = await person.get(f"{DEPLOYMENTS}/nodewarden-0-1-0")
@@ -210,6 +195,9 @@ async def test_a_new_build_stands_beside_the_old_one_until_that_is_taken_out(hel
     assert (await person.get(f"{DEPLOYMENTS}/nodewarden-0-1-0"))["metadata"]["generation"] == old["metadata"]["generation"]
     await _upgrade(helm, {"versioning": {**both, "previous": []}, "image": {"tag": "0.2.0"}})
     assert [each["metadata"]["name"] for each in (await person.get(DEPLOYMENTS))["items"]] == ["nodewarden-0-2-0"]
+    metadata = (await person.get(LEASES))["metadata"]
+    assert metadata["labels"] == {"of": "medik8s", "kubernetes.io/metadata.name": "medik8s-leases"}
+    assert "annotations" not in metadata
 
 
 async def test_everything_at_once_is_taken_by_an_api_server(helm: Act, person: ApiClient) -> None:

@@ -109,16 +109,17 @@ class Attacked:
     """The nodes where machines run and kubelets are silent."""
     pods: frozenset[str]
     """Uids of the pods on these."""
-    assaulted: set[Principal] = field(default_factory=set)
+    assaults: set[Callable[[Attacked], Awaitable[None]]] = field(default_factory=set)
+    """What has been done: two who can have us do the same have it done once."""
     answered: list[str] = field(default_factory=list)
     """What an episode or the scanner has said to a word that was none."""
 
     async def assault(self, who: Principal) -> None:
         """Everything that this one can have us do, once, and time for it to work."""
-        if who in self.assaulted or who not in ASSAULTS:
+        if (assault := ASSAULTS.get(who)) is None or assault in self.assaults:
             return
-        self.assaulted.add(who)
-        await ASSAULTS[who](self)
+        self.assaults.add(assault)
+        await assault(self)
         await asyncio.sleep(LONG_ENOUGH)
 
     async def comes_off(self, who: Principal, act: Act) -> bool:
