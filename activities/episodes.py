@@ -100,9 +100,7 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
 
     async def open(self, request: OpenRequest) -> OpenResult:
         """Start the episodes, side by side. Raises Expired where that was decided too long ago (S18)."""
-        started = activity.info().started_time  # also by Temporal's clock
-        if request.decided is not None and started - request.decided > OPENED_WITHIN:
-            raise failure(ErrorType.EXPIRED, f"not opened: it was decided at {request.decided.isoformat()}, too long ago")
+        _require_recent(request.decided)
         episodes: list[FencingInput | RemediationInput] = [*request.episodes, *request.remediations]
         return OpenResult(outcomes=tuple(await asyncio.gather(*(self._open(episode) for episode in episodes))))
 
@@ -131,7 +129,9 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
         return replace(outcome, run_id=started.result_run_id or "")
 
     async def preserve(self, request: PreserveRequest) -> PreserveResult:
-        """Side by side; who holds a node by another kind of episode is named, and asked again with the next report."""
+        """Side by side; what holds a node by another kind of episode is named, and asked again with the next report. Raises
+        Expired as `open` does (S18)."""
+        _require_recent(request.decided)
         outcomes = await asyncio.gather(*(self._preserve(request, need) for need in request.needs))
         return PreserveResult(outcomes=tuple(outcomes))
 
@@ -371,6 +371,12 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
                 return None
             raise failure(ErrorType.UNREACHABLE, f"the scanner can't be asked: {error.message}") from error
         return said
+
+
+def _require_recent(decided: datetime | None) -> None:
+    started = activity.info().started_time  # also by Temporal's clock
+    if decided is not None and started - decided > OPENED_WITHIN:
+        raise failure(ErrorType.EXPIRED, f"not opened: it was decided at {decided.isoformat()}, too long ago")
 
 
 def _is_ours(workflow_type: str | None) -> bool:

@@ -201,11 +201,13 @@ class PreservationActivities(ActivityContract):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreserveRequest:
-    """Begin these preservations, or have the open ones look again. holder: how the cluster Lease names us."""
+    """Begin these preservations, or have the open ones look again. holder: how the cluster Lease names us. decided: when; None by
+    a scanner of an older version."""
 
     cluster: str
     holder: str
     needs: tuple[PreservationNeed, ...]
+    decided: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -74,7 +74,7 @@ def next_spells(
             permit = begun[node]
             ended.append(replace(_closed(spell, Ending.OURS, max(permit.granted_at, spell.due)), incident=permit.incident))
         elif node in busy:
-            kept[node] = spell
+            kept[node] = replace(spell, held=_until(spell.held, now))  # its episode is under way: nothing holds it (S44)
         elif found is not None and _is_another(spell.uid, found.uid):
             ended.append(_closed(spell, Ending.OTHERS, now, ANOTHER_NODE))
         elif found is not None and now - spell.due >= LONGEST:
@@ -93,12 +93,12 @@ def next_spells(
 
 
 def to_be_watched(spells: Iterable[str], report: ScanReport | None, *, room: int, now: datetime) -> tuple[str, ...]:
-    """The nodes about which the next report is asked: those of open spells that are no candidates. Where there is no room for
-    all, other ones each minute, so that each has its turn."""
+    """The nodes about which the next report is asked: those of open spells that are no candidates, then those that may be none
+    by then. Where there is no room for all, other ones each minute, so that each has its turn."""
     offered = {each.node for each in report.candidates} if report is not None else set()
     names = sorted(set(spells) - offered)
     if len(names) <= room:
-        return tuple(names)
+        return (*names, *sorted(offered.intersection(spells)))[:room]
     first = int(now.timestamp() // 60) * room % len(names)
     return tuple((*names[first:], *names[:first])[:room])
 
@@ -183,8 +183,8 @@ def _held_now(spell: Spell, found: WatchedNode, now: datetime, *, most: int) -> 
     span = HeldSpan(code=found.code, message=_cut(found.message), since=now, mode=found.mode)
     goes_on = last is not None and (last.code, last.mode or span.mode) == (span.code, span.mode)
     if last is not None and goes_on and (found.code != MODE or last.message == span.message):
-        return replace(spell, held=(*spell.held[:-1], replace(last, message=span.message)))
-    before = (*spell.held[:-1], replace(last, until=now)) if last is not None else ()
+        return replace(spell, held=(*spell.held[:-1], replace(last, message=span.message, until=None)))
+    before = _until(spell.held, now)
     return replace(spell, held=(*before[:1], *before[1:][-(most - 2) or len(before) :], span))
 
 
@@ -204,8 +204,11 @@ def _ended(spell: Spell, seen: WatchedNode, now: datetime) -> Spell:
 
 def _closed(spell: Spell, ending: Ending, at: datetime, *traces: str) -> Spell:
     """at: no span ends before it began, although the node may have been well before the decision."""
-    held = tuple(each if each.until is not None else replace(each, until=max(at, each.since)) for each in spell.held)
-    return replace(spell, ended=max(at, spell.since), ending=ending, traces=traces, held=held)
+    return replace(spell, ended=max(at, spell.since), ending=ending, traces=traces, held=_until(spell.held, at))
+
+
+def _until(held: tuple[HeldSpan, ...], at: datetime) -> tuple[HeldSpan, ...]:
+    return tuple(each if each.until is not None else replace(each, until=max(at, each.since)) for each in held)
 
 
 def _is_another(before: str, now: str) -> bool:

@@ -297,7 +297,9 @@ def why_not_repaired(spells: Iterable[Spell], moment: datetime) -> Iterator[str]
         steps = f" ({', '.join(spell.steps)})" if spell.steps else ""
         turn = f"after {counted(spell.place, 'other node')}" if spell.place else "as the first"
         yield f"it would have been repaired{steps} from {clock(spell.due)} on, {turn}"
-        held = next((each for each in reversed(spell.held) if each.since <= moment), None)
+        held = next(
+            (each for each in reversed(spell.held) if each.since <= moment and (each.until is None or moment < each.until)), None
+        )
         if held is not None:
             yield f"what held it since {clock(held.since)}: {held.in_words}"
         if spell.ended is not None:

@@ -232,8 +232,8 @@ def _would_have(scanner: ScannerStatus, now: datetime) -> RenderableType:
     above = {each.node: each for each in scanner.refused}
     table = columns("WOULD HAVE", "SICK FOR", "WHAT HOLDS IT", flexible="WHAT HOLDS IT")
     for spell in scanner.spells[:MOST_SPELLS]:
-        last = spell.held[-1] if spell.held else None
-        held = held_by(last.code, last.message) if last is not None else ""
+        last = spell.held[-1] if spell.held and spell.held[-1].until is None else None
+        held = held_by(last.code, last.message) if last is not None else "its episode is under way"
         if last is not None and (refused := above.get(spell.node)) is not None:
             if last.message[:ALIKE] == refused.message[:ALIKE]:
                 held = f"{last.code}, as above"

@@ -242,7 +242,7 @@ class FleetReferee:
         for each in status.refused:
             self._held_by(each.reason, each.node, each.check.name, known, f"status refuses {each.node}")
         for spell in spells.spells:
-            if spell.ended is None and spell.held:
+            if spell.held and spell.held[-1].until is None:
                 self._held_by(spell.held[-1].code, spell.node, spell.check.rpartition("/")[2], known, "its open spell")
             if spell.ended is None and self.held_for(("well", spell.node), known, timedelta(seconds=10)):
                 self.fault("spells", f"{spell.node} has an open spell, and is well")

@@ -68,14 +68,33 @@ def seen_by(state: ScannerState, seen: ScanReport) -> None:
 
 @pytest.mark.parametrize("by_person", [True, False])
 def test_only_a_person_s_request_ends_what_failed_attempts_have_begun(by_person: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """S19: an episode that asks again by itself would begin to count anew. What is held off here is in the way of no request."""
+    """S19: an episode that asks again by itself would begin to count anew. What is held off because another one is open is in the
+    way of no request, and none ends it."""
     monkeypatch.setattr(workflow, "now", lambda: NOW)
     held, failed = Backoff(node="n", reason="another one is open", holder="another"), Attempts(node="n", failed=1, at=NOW)
     state = ScannerState(started=NOW, known=True, held_off={"n": held}, attempts={"n": failed})
     scanner = HealthScanner(ScannerInput(cluster="c", state=state))
-    answer = scanner._story._answer(report(), PermitRequest(node="n", workflow_id="w", incident="i", by_person=by_person))
-    assert answer.decision is PermitDecision.GRANTED
-    assert (state.held_off, state.attempts) == (({}, {}) if by_person else ({"n": held}, {"n": failed}))
+    request = PermitRequest(node="n", workflow_id="w", incident="i", by_person=by_person)
+    assert scanner._story._answer(report(), request).decision is PermitDecision.GRANTED
+    assert (state.held_off, state.attempts) == ({"n": held}, {} if by_person else {"n": failed})
+    state.permits, state.held_off = {}, {"n": replace(held, holder="")}
+    again = scanner._story._answer(report(), replace(request, incident="j"))
+    assert again.decision is (PermitDecision.GRANTED if by_person else PermitDecision.REFUSED), again.reason
+    assert bool(state.held_off) is not by_person
+
+
+def test_s19_a_person_s_request_that_only_waits_in_the_queue_ends_no_hold_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be given up there, and what failed before would be tried again at once."""
+    monkeypatch.setattr(workflow, "now", lambda: NOW)
+    held, failed, other = Backoff(node="n", reason="aborted"), Attempts(node="n", failed=1, at=NOW), replace(HELD_WITH, node="m")
+    state = ScannerState(started=NOW, known=True, held_off={"n": held}, attempts={"n": failed}, permits={"m": other})
+    story = HealthScanner(ScannerInput(cluster="c", state=state))._story
+    asked = PermitRequest(node="n", workflow_id="w", incident="j", by_person=True)
+    assert story._answer(report(), asked).decision is PermitDecision.QUEUED
+    assert (state.held_off, state.attempts) == ({"n": held}, {"n": failed})
+    state.permits.clear()
+    assert story._answer(report(), asked).decision is PermitDecision.GRANTED
+    assert (state.held_off, state.attempts) == ({}, {})
 
 
 JUDGE = check()

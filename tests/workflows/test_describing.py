@@ -142,10 +142,14 @@ async def described(client: Client, node: str) -> EpisodeDescription:
 async def test_s18_what_a_reset_has_scheduled_anew_long_after_it_was_decided_is_not_opened() -> None:
     environment, decided = ActivityEnvironment(), datetime(2026, 11, 1, tzinfo=UTC)
     environment.info = replace(environment.info, started_time=decided + timedelta(seconds=61))
+    anew, preserve = service(cast(Client, None)), PreserveRequest(cluster=CLUSTER, holder="us", needs=(), decided=decided)
     with pytest.raises(ApplicationError, match="was decided at 2026-11-01"):
-        await environment.run(service(cast(Client, None)).open, OpenRequest(cluster=CLUSTER, decided=decided))
+        await environment.run(anew.open, OpenRequest(cluster=CLUSTER, decided=decided))
+    with pytest.raises(ApplicationError, match="was decided at 2026-11-01"):
+        await environment.run(anew.preserve, preserve)
     environment.info = replace(environment.info, started_time=decided + timedelta(seconds=60))
-    await environment.run(service(cast(Client, None)).open, OpenRequest(cluster=CLUSTER, decided=decided))
+    await environment.run(anew.open, OpenRequest(cluster=CLUSTER, decided=decided))
+    await environment.run(anew.preserve, preserve)
 
 
 async def opened(client: Client, episode: FencingInput) -> OpenOutcome:

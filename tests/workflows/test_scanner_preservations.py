@@ -49,7 +49,7 @@ async def test_each_change_is_told_once_and_what_is_settled_is_forgotten(env: Wo
         world.show(report(preservations=(need("node-1"),)))
         await until(scan, 4)
     assert stamps(world) == [("node-1", "one"), ("node-2", "one"), ("node-2", "two"), ("node-1", "one")]
-    assert {request.holder for request in world.preserved} == {"us"}
+    assert {(request.holder, request.decided is None) for request in world.preserved} == {("us", False)}
     assert world.opened == [], "a preservation takes no permit and opens no fencing"
 
 

@@ -62,8 +62,9 @@ def note_refused_opening(state: ScannerState, permit: Permit, reason: str, *, ho
 
 
 def end_by_person(state: ScannerState, node: str) -> None:
-    """A person wants the node to be acted upon."""
-    state.held_off.pop(node, None)
+    """A person wants the node to be acted upon, and has got the permit. That another episode is in the way ends by itself."""
+    if (held := state.held_off.get(node)) is not None and not held.holder:
+        del state.held_off[node]
     state.attempts.pop(node, None)
 
 

@@ -295,7 +295,10 @@ class Permits:
 
     def grant(self, request: PermitRequest, report: ScanReport) -> None:
         """The permit of an open episode that has asked. The checks that counted under the one it had go on counting (S14), and
-        one that it holds stays past the circuit breaker that it was granted past, whatever it asks for by now (S17)."""
+        one that it holds stays past the circuit breaker that it was granted past, whatever it asks for by now (S17). Only a
+        person's request ends a hold-off, and not before: it may be given up in the queue (S19)."""
+        if request.by_person:
+            backoff.end_by_person(self._state, request.node)
         before = self._state.permits.get(request.node)
         known = before if before is not None and before.incident == request.incident else None
         checks = checks_of(report, request.node)

@@ -341,7 +341,7 @@ class ScannerStory:
         try:
             await options.execute(
                 PreservationStarts.preserve,
-                PreserveRequest(cluster=self._scanner.cluster, holder=state.holder, needs=tuple(due)),
+                PreserveRequest(cluster=self._scanner.cluster, holder=state.holder, needs=tuple(due), decided=now),
                 options.temporal_call(),
                 f"preservations: {names}"[:200],
             )
@@ -591,11 +591,9 @@ class ScannerStory:
             self._underway.changed = True
 
     def _answer(self, report: ScanReport, request: PermitRequest) -> PermitAnswer:
-        """Decide, and carry the answer out. Only a person's request ends a hold-off (S19)."""
+        """Decide, and carry the answer out."""
         ahead = sum(waiting.incident != request.incident for waiting in self._state.queue)
         answer = self._permits.answer(report, request, ahead=ahead)
-        if answer.decision is not PermitDecision.REFUSED and request.by_person:
-            backoff.end_by_person(self._state, request.node)
         if answer.decision is PermitDecision.GRANTED:
             self._permits.grant(request, report)
         elif answer.decision is PermitDecision.QUEUED:

@@ -50,6 +50,16 @@ def test_a_node_with_an_episode_of_ours_has_none(stands_against_it: dict[str, ob
     assert not next_spells({}, report("a"), refused("a"), now=NOW, **arguments).spells  # type: ignore[arg-type]
 
 
+def test_s44_while_its_episode_is_opened_nothing_is_said_to_hold_it_and_what_does_so_again_is_one_span() -> None:
+    """Of play 1115: the Lease was ours again, and an opening that Temporal does not answer lasts for a minute."""
+    opening = next_spells(opened("a"), report("a"), refused("a"), begun={}, busy={"a"}, now=LATER).spells
+    assert [each.until for each in opening["a"].held] == [LATER]
+    again = next_spells(opening, report("a"), refused("a"), begun={}, now=LATER).spells
+    assert again == opened("a")
+    other = next_spells(opening, report("a"), refused("a", reason=PAUSED), begun={}, now=LATER + timedelta(minutes=1)).spells
+    assert [(each.code, each.until) for each in other["a"].held] == [("CapReached", LATER), ("Paused", None)]
+
+
 @pytest.mark.parametrize("view", [ViewState(synced=False), ViewState(synced=True, stale="no events for 2m")])
 def test_a_view_that_is_not_live_neither_opens_nor_ends_a_spell(view: ViewState) -> None:
     """S18: the same sight of a dead watch proves nothing."""
@@ -63,7 +73,8 @@ def test_a_node_that_a_report_leaves_out_keeps_its_spell() -> None:
     before = opened("a", "b")
     changes = next_spells(before, report("b"), refused("b"), begun={}, now=LATER)
     assert (changes.spells["a"], changes.ended) == (before["a"], ())
-    assert to_be_watched(changes.spells, report("b"), room=10, now=LATER) == ("a",)
+    assert to_be_watched(changes.spells, report("b"), room=10, now=LATER) == ("a", "b"), "which may be well by the next report"
+    assert to_be_watched(changes.spells, report("b"), room=1, now=LATER) == ("a",)
 
 
 def test_where_not_all_can_be_watched_each_has_its_turn() -> None:
