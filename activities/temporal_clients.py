@@ -236,9 +236,10 @@ class _Known:
 
 # How often a machine was repaired, asked of Temporal's visibility while an episode pins its target.
 #
-# Nothing waits for that: an answer that does not come within a moment is "not known", which the record says (S37).
+# Nothing waits for that where it is only said: an answer that does not come within a moment is "not known", which the record
+# says (S37). Where the machine is not to come back by itself, one that is not known is one that may be an offender (S53).
 
-WITHIN = timedelta(seconds=1)
+WITHIN, WITHIN_WHERE_ASKED = timedelta(seconds=1), timedelta(seconds=5)
 MOST_READ = 100
 """So many of one machine are counted; the limit is lower."""
 
@@ -256,19 +257,21 @@ class MachineRepairs:
         the one that asks is counted by itself, whether or not visibility knows it already."""
         if not (hardware := hardware_of(system_uuid)):
             return FoundRepairs()
+        answer = self._rules.answer
+        asks, keeps = answer is not OffenderAnswer.NOTIFY, answer is OffenderAnswer.KEEP
+        within = WITHIN_WHERE_ASKED if asks else WITHIN
         own = activity.info().workflow_id
         query = search_attributes.repairs(self._cluster, datetime.now(UTC) - self._rules.window, hardware=hardware)
         try:
-            async with asyncio.timeout(WITHIN.total_seconds()):
-                runs = [run async for run in self._client.list_workflows(query, limit=MOST_READ, rpc_timeout=WITHIN)]
+            async with asyncio.timeout(within.total_seconds()):
+                runs = [run async for run in self._client.list_workflows(query, limit=MOST_READ, rpc_timeout=within)]
         except (RPCError, TimeoutError) as error:
             why = error.message if isinstance(error, RPCError) else "no answer in time"
-            return FoundRepairs(problem=f"Temporal can't list the repairs of the machine: {why}")
+            return FoundRepairs(problem=f"Temporal can't list the repairs of the machine: {why}", asks=asks, keeps=keeps)
         others = [run for run in runs if run.id != own or run.status is not WorkflowExecutionStatus.RUNNING]
         before = [search_attributes.repair(run.typed_search_attributes, run.start_time, is_open=False) for run in others]
         found = offence(hardware, node, before, self._rules)
-        keeps = bool(found) and self._rules.answer is OffenderAnswer.KEEP
-        return FoundRepairs(offence=found, asks=keeps or (bool(found) and self._rules.answer is OffenderAnswer.ASK), keeps=keeps)
+        return FoundRepairs(offence=found, asks=asks, keeps=keeps) if found else FoundRepairs()
 
 
 # Starts the workflows that record what was seen and not repaired. An id is used once for as long as Temporal remembers.

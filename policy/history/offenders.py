@@ -51,7 +51,8 @@ class OffenderRules:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundRepairs:
     """offence: why the machine is an offender, "" where it is none. asks: whether a person is asked before it is switched on
-    again; keeps: and it is kept until the answer. problem: why that is not known, "" where it is."""
+    again; keeps: and it is kept until the answer. problem: why it is not known whether it is one, "" where it is; the other two
+    are then as if it were (S53)."""
 
     offence: str = ""
     asks: bool = False
@@ -59,16 +60,25 @@ class FoundRepairs:
     keeps: bool = False
 
     @property
+    def is_doubtful(self) -> bool:
+        """Whether it has to be asked again before the machine comes back."""
+        return bool(self.problem) and self.asks
+
+    @property
     def question(self) -> str:
         """What a person is asked."""
         if self.keeps:
             kept = "it is kept for a person, isolated, and neither switched on nor replaced"
-            return f"{self.offence}; {kept}: `resume` has its repair go on, `abort` leaves a machine off that is off"
-        return f"{self.offence}; `resume` switches it on, `abort` leaves it off"
+            return f"{self._why}; {kept}: `resume` has its repair go on, `abort` leaves a machine off that is off"
+        return f"{self._why}; `resume` switches it on, `abort` leaves it off"
 
     def is_asked_in(self, problem: str) -> bool:
         """Whether that is the question."""
-        return bool(self.offence) and problem.startswith(self.offence)
+        return bool(self._why) and problem.startswith(self._why)
+
+    @property
+    def _why(self) -> str:
+        return self.offence or (self.problem and f"whether this machine was repaired too often is not known: {self.problem}")
 
 
 NO_REPAIRS = FoundRepairs()

@@ -14,6 +14,7 @@ import pytest
 from temporalio.client import Client
 from temporalio.testing import ActivityEnvironment
 
+from activities import temporal_clients
 from activities.contracts import search_attributes
 from activities.temporal_clients import MachineRepairs
 from policy.episode.messages import FencingInput, Kind, Outcome, episode_id
@@ -88,10 +89,15 @@ class Silent:
         yield
 
 
-async def test_s37_a_visibility_that_does_not_answer_is_waited_for_a_moment_and_not_known() -> None:
+async def test_s37_a_visibility_that_does_not_answer_is_waited_for_a_moment_and_not_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """S53: where a person is to be asked, the machine may be an offender as long as that is not known."""
+    monkeypatch.setattr(temporal_clients, "WITHIN_WHERE_ASKED", timedelta(seconds=1.1))
     async with asyncio.timeout(5):
-        found = await asked(Silent(), "prod", "node-7", OffenderRules())
-    assert found == FoundRepairs(problem="Temporal can't list the repairs of the machine: no answer in time")
+        found = await asyncio.gather(*(asked(Silent(), "prod", "n", OffenderRules(answer=each)) for each in OffenderAnswer))
+    assert {each.problem for each in found} == {"Temporal can't list the repairs of the machine: no answer in time"}
+    assert [(each.asks, each.keeps) for each in found] == [(False, False), (True, False), (True, True)]
 
 
 async def test_s41_nothing_is_asked_of_what_is_no_system_uuid() -> None:

@@ -12,7 +12,7 @@ from activities.contracts import search_attributes
 from policy.episode.messages import Need, NeedKind, Outcome, Phase
 from policy.fence.plan import CORDON
 from policy.fence.power import PowerState
-from policy.history.offenders import FoundRepairs
+from policy.history.offenders import NO_REPAIRS, FoundRepairs
 from policy.values.mode import Mode
 from tests.workflows.fencing_run import fencing
 from tests.workflows.plans import BACK, CUT, DRAIN
@@ -157,6 +157,29 @@ async def test_s53_a_kept_machine_is_fenced_and_comes_back_by_a_persons_answer_o
     assert not world.unschedulable
     assert "terminate" not in world.acts
     assert result.restart_proof is not None
+
+
+DOUBTFUL = FoundRepairs(problem="no answer in time", asks=True, keeps=True)
+
+
+@pytest.mark.parametrize(("known", "parks"), [(NO_REPAIRS, False), (KEPT, True), (DOUBTFUL, True)])
+async def test_s53_while_it_is_not_known_whether_it_offends_it_stays_off(
+    known: FoundRepairs, parks: bool, env: WorkflowEnvironment
+) -> None:
+    """A slow answer is waited for; one that does not come within a minute is a person's case."""
+    world = offender(DOUBTFUL)
+    async with fencing(env, world) as run:
+        await run.until(lambda status: "how often the machine was repaired" in status.doing)
+        assert (world.count("on"), world.pods) == (0, 0)
+        world.repairs = known
+        if not parks:
+            await run.result(Outcome.RECOVERED)
+            return
+        status = await run.until(lambda status: status.phase is Phase.NEEDS_HUMAN)
+        assert status.problem == known.question
+        assert world.count("on") == 0
+        await run.resume("it is a new one")
+        await run.result(Outcome.RECOVERED)
 
 
 async def test_s53_an_abort_leaves_a_kept_machine_off_and_a_cancellation_ends_nothing(env: WorkflowEnvironment) -> None:

@@ -161,9 +161,10 @@ class Episode:
         self.state.restart_proof = None
 
     def note_repairs(self, found: FoundRepairs, need: Need) -> None:
-        """What a pin says of its machine's repairs. The first one counts: a person may have answered by a later one. Only what a
-        program repairs is kept until a person answers (S53)."""
-        self.state.repairs = self.state.repairs or replace(found, keeps=found.keeps and need.kind.automatic)
+        """What a pin says of its machine's repairs. The first that knows counts: a person may have answered by a later one. Only
+        what a program repairs is kept until a person answers (S53)."""
+        if self.state.repairs is None or self.repairs.is_doubtful:
+            self.state.repairs = replace(found, keeps=found.keeps and need.kind.automatic)
 
     @property
     def repairs(self) -> FoundRepairs:

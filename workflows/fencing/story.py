@@ -10,6 +10,7 @@ What all kinds of episode have is `workflows/episode/episode.py`.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -227,7 +228,7 @@ class FencingStory:
             raise NonRetryable("a person said off, which no longer stands; nothing was switched off on that word")
         if not case.plan.levels and case.power.proof is None:
             await self._isolate()  # the paths are cut and what lies behind them is freed: the restart is not ours
-            self._stop_at_an_offender(comes_back=False)
+            await self._stop_at_an_offender(comes_back=False)
             await act.wait_for_return()
             return await self._returned()
         if not case.progress.freeing.done:
@@ -241,7 +242,7 @@ class FencingStory:
         if case.leaves_off:
             return await self._leave_off()
         gives_up = case.power.is_to_be_given_up and case.power.proof is not None
-        self._stop_at_an_offender(comes_back=not gives_up and (case.plan.power_on or case.progress.power.kept))
+        await self._stop_at_an_offender(comes_back=not gives_up and (case.plan.power_on or case.progress.power.kept))
         if case.power.is_to_be_given_up and case.power.proof is not None:
             await case.tries.carry_out(FenceStep.POWER_MANAGEMENT, act.try_give_up)
             given_up = case.progress.power.given_up_read
@@ -260,12 +261,21 @@ class FencingStory:
         await act.wait_for_return()
         return await self._returned()
 
-    def _stop_at_an_offender(self, *, comes_back: bool) -> None:
+    async def _stop_at_an_offender(self, *, comes_back: bool) -> None:
         """Once a machine that a program has repaired again and again is isolated, a person is asked, and the answer holds.
-        comes_back: whether it is switched on next; one that is to be kept goes no other way either (S53)."""
-        episode, need = self.episode, self.case.need
+        comes_back: whether it is switched on next; one that is to be kept goes no other way either (S53). Where it is not known
+        whether it is one, that is asked anew for a minute."""
+        episode, need, pause = self.episode, self.case.need, FIRST_PAUSE
         if self.case.progress.switched_on or not need.kind.automatic:
             return
+        while episode.repairs.is_doubtful and (episode.repairs.keeps or comes_back) and pause < LONGEST_PAUSE:
+            with suppress(ActivityError):
+                pin = await self._pin()
+                episode.note_repairs(pin.repairs, pin.need)
+            if episode.repairs.is_doubtful:
+                episode.enter(doing=f"waits to learn how often the machine was repaired: {episode.repairs.problem}")
+                await episode.rest(pause, "until its repairs are counted again")
+                pause *= 2
         if episode.repairs.keeps or (episode.repairs.asks and comes_back):
             raise OffenderFound(episode.repairs.question)
 
