@@ -20,7 +20,7 @@ from temporalio.exceptions import ApplicationError
 from activities.contracts.device_check import FenceDeviceActivities, FenceDevicesRequest
 from activities.licences import Licences
 from policy.scan.data_at_risk import DataAtRisk
-from workers.configuration.clusters import ClusterSettings, open_connection
+from workers.configuration.clusters import ClusterSettings, open_cluster, open_connection
 from workers.configuration.settings import Settings
 from workers.deployment_keys import keyring_of
 from workers.errors import SettingsError
@@ -32,6 +32,7 @@ from workflows.kit.options import WORKFLOW_QUEUE, cluster_queue, power_queue
 
 if TYPE_CHECKING:
     from activities.cluster.api.connection import ClusterConnection
+    from activities.cluster.watch.view import ClusterView
     from activities.decision_stream import RecordDecisions
     from activities.evidence_directory import EvidenceDirectory
     from activities.notification_sender import Notify
@@ -69,11 +70,6 @@ async def compose(
                 elsewhere = clusters[name].machines
                 opened = open_connection(f"{name}.machines", elsewhere) if elsewhere is not None else None
                 machines = await stack.enter_async_context(await opened) if opened is not None else None
-                at_risk = DataAtRisk(
-                    margin=settings.scan.at_risk_margin,
-                    repeat=settings.scan.at_risk_repeat,
-                    forced=clusters[name].force_detach_on_timeout,
-                )
                 servings.append(
                     await _cluster_serving(
                         stack,
@@ -84,7 +80,7 @@ async def compose(
                         cluster_guard=cluster_guards[name],
                         licences=licences,
                         machines=machines,
-                        at_risk=at_risk,
+                        cluster=clusters[name],
                         notify=notify,
                         record=record,
                         has_power=role is Role.ALL,
@@ -129,7 +125,7 @@ async def _cluster_serving(
     cluster_guard: ClusterGuard,
     licences: Licences,
     machines: ClusterConnection | None,
-    at_risk: DataAtRisk,
+    cluster: ClusterSettings,
     notify: Notify,
     record: RecordDecisions | None,
     has_power: bool,
@@ -150,8 +146,6 @@ async def _cluster_serving(
     from activities.cluster.api.served_cluster import ServedCluster
     from activities.cluster.live.claims import Identities
     from activities.cluster.report.nodefences import NodeFences
-    from activities.cluster.watch.freshness import ViewLimits
-    from activities.cluster.watch.view import ClusterView
     from activities.temporal_clients import (
         DeviceCheckClient,
         MachineRepairs,
@@ -177,18 +171,7 @@ async def _cluster_serving(
     permits = ScannerPermits(client)
     kind = NODE_FENCES if settings.node_fence.group == "nodewarden.io" else PROPOSED_NODE_FENCES
     fences = NodeFences(connection, kept_for=settings.node_fence.kept_for, kind=kind)
-    view = ClusterView(
-        connection,
-        machines=machines,
-        limits=ViewLimits(grace=settings.scan.start_up_grace),
-        overlap=settings.scan.overlap,
-        takeover=settings.scan.takeover,
-        at_risk=at_risk,
-        source=source,
-        pools=settings.preservation.known_pools(),
-        retries=settings.remediation.retries(),
-        remediators=remediators,
-    )
+    view = _view_of(settings, cluster, connection, machines)
 
     def notify_with_node(notice: Notice) -> None:
         """With what the ledger knows of the node at that moment, for people who asked for some nodes only."""
@@ -255,6 +238,45 @@ async def _cluster_serving(
         guards=(cluster_guard,),
         without_temporal=scan.without_temporal,
     )
+
+
+def _view_of(
+    settings: Settings, cluster: ClusterSettings, connection: ClusterConnection, machines: ClusterConnection | None
+) -> ClusterView:
+    from activities.cluster.watch.freshness import ViewLimits
+    from activities.cluster.watch.view import ClusterView
+
+    return ClusterView(
+        connection,
+        machines=machines,
+        limits=ViewLimits(grace=settings.scan.start_up_grace),
+        overlap=settings.scan.overlap,
+        takeover=settings.scan.takeover,
+        at_risk=DataAtRisk(
+            margin=settings.scan.at_risk_margin,
+            repeat=settings.scan.at_risk_repeat,
+            forced=cluster.force_detach_on_timeout,
+        ),
+        source=settings.policy_source(),
+        pools=settings.preservation.known_pools(),
+        retries=settings.remediation.retries(),
+        remediators=settings.remediation.known_remediators(),
+    )
+
+
+async def warn_without_temporal(settings: Settings, clusters: Mapping[str, ClusterSettings]) -> None:
+    """What a worker of these clusters does that has not reached Temporal yet, until it is cancelled: it warns of data at risk
+    (S36)."""
+    from activities.cluster.acts.scan import ClusterScan
+
+    async with AsyncExitStack() as stack:
+        notify, scans = await _notify(stack, settings), list[ClusterScan]()
+        for name, cluster in clusters.items():
+            connection, machines = await stack.enter_async_context(open_cluster(name, cluster))
+            view = _view_of(settings, cluster, connection, machines)
+            scan = ClusterScan(name, view, meter=runtime().metric_meter, notify=notify)
+            scans.append(await stack.enter_async_context(scan))
+        await asyncio.gather(*(each.without_temporal() for each in scans))
 
 
 async def _notify(stack: AsyncExitStack, settings: Settings) -> Notify:

@@ -12,7 +12,7 @@ import logging
 import random
 import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from textwrap import shorten
@@ -107,6 +107,24 @@ async def watch_temporal(client: Client, meanwhile: Sequence[Callable[[], Corout
                 await asyncio.sleep(ASK_EVERY.total_seconds())
                 problem = await _silence_of(client)
         _log.warning("Temporal answers again")
+
+
+async def connect_meanwhile(
+    connecting: Coroutine[Any, Any, Client], meanwhile: Sequence[Callable[[], Coroutine[Any, Any, None]]]
+) -> Client:
+    """What `connect` does; where that takes as long as `watch_temporal` takes to notice, the same goes on meanwhile, and the
+    metric says so."""
+    task = asyncio.create_task(connecting)
+    try:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FAILED_IN_A_ROW * (ASK_EVERY + ASK_TIMEOUT).total_seconds()):
+                return await asyncio.shield(task)
+        metrics.TEMPORAL_AWAY.on(runtime().metric_meter).set(1)
+        async with _running(meanwhile):
+            return await task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 @asynccontextmanager

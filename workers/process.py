@@ -8,10 +8,11 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Any
 
 from temporalio.client import Client
 
@@ -19,7 +20,7 @@ from workers.composition import compose
 from workers.configuration.clusters import ClusterSettings
 from workers.configuration.process_settings import TemporalSettings
 from workers.configuration.settings import Settings
-from workers.connect import connect, watch_temporal
+from workers.connect import connect, connect_meanwhile, watch_temporal
 from workers.embedded.server import EmbeddedTemporal, running_endpoint
 from workers.embedded.state_directory import Endpoint
 from workers.errors import SettingsError, StoppedError
@@ -58,9 +59,15 @@ class Running:
 
 @asynccontextmanager
 async def temporal(
-    settings: Settings, *, embed: bool, stop: asyncio.Event | None = None, patience: timedelta | None = None
+    settings: Settings,
+    *,
+    embed: bool,
+    stop: asyncio.Event | None = None,
+    patience: timedelta | None = None,
+    meanwhile: Callable[[], Coroutine[Any, Any, None]] | None = None,
 ) -> AsyncIterator[Running]:
-    """The Temporal of the settings; where none is named, the embedded one: started (`embed`), else only found."""
+    """The Temporal of the settings; where none is named, the embedded one: started (`embed`), else only found. meanwhile: what
+    goes on while it is waited for."""
     keep_memory_private()
     async with AsyncExitStack() as stack:
         endpoint: Endpoint | None = None
@@ -89,7 +96,7 @@ async def temporal(
             where = where.model_copy(update={"address": endpoint.address})
         stop = stop or asyncio.Event()
         connecting = connect(where, clusters=settings.connections, patience=patience if endpoint is None else EMBEDDED_PATIENCE)
-        client = await alongside(connecting, _raise_on_stop(stop))
+        client = await alongside(connect_meanwhile(connecting, [meanwhile] if meanwhile else []), _raise_on_stop(stop))
         if server is not None and server.ours:
             await name_embedded(client)
         yield Running(client=client, address=where.address, endpoint=endpoint, server=server, stop=stop)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -43,7 +44,7 @@ async def worker(
 ) -> Exit | None:
     """Run a worker until SIGTERM or Ctrl-C; then let what is in flight end. Waits for Temporal if it is not up yet."""
     from workers import process
-    from workers.composition import needs_clusters
+    from workers.composition import needs_clusters, warn_without_temporal
     from workers.logs import configure
     from workers.runtime import start_runtime
     from workers.worker import Role, WorkerDeployment, stop_on_signals
@@ -61,7 +62,8 @@ async def worker(
     clusters = session.clusters(settings) if needs_clusters(settings, chosen) else {}
     configure(settings.log)
     start_runtime(metrics=settings.metrics)
-    async with stop_on_signals() as stop, process.temporal(settings, embed=False, stop=stop) as running:
+    meanwhile = partial(warn_without_temporal, settings, clusters) if chosen in {Role.ALL, Role.CLUSTER} else None
+    async with stop_on_signals() as stop, process.temporal(settings, embed=False, stop=stop, meanwhile=meanwhile) as running:
         await process.work(settings, running, clusters=clusters, role=chosen, deployment=version)
     return Exit.OK
 
@@ -89,6 +91,7 @@ async def up(
     from starter.client import Nodewarden
     from starter.output.display import display_for
     from workers import process
+    from workers.composition import warn_without_temporal
     from workers.logs import configure
     from workers.runtime import alongside, start_runtime
     from workers.worker import stop_on_signals
@@ -99,9 +102,10 @@ async def up(
     live = not session.for_programs and sys.stdout.isatty()
     configure(settings.log.model_copy(update={"level": "warning"}) if live and settings.log.level == "info" else settings.log)
     start_runtime(metrics=settings.metrics)
+    meanwhile = partial(warn_without_temporal, settings, clusters)
     async with (
         stop_on_signals() as stop,
-        process.temporal(settings, embed=True, stop=stop) as running,
+        process.temporal(settings, embed=True, stop=stop, meanwhile=meanwhile) as running,
         page_beside(settings, running.client, tuple(clusters), port=ui_port if ui else None) as page,
     ):
         warden = Nodewarden(running.client)

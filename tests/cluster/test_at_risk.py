@@ -219,6 +219,27 @@ async def test_a_cluster_that_is_not_ours_is_warned_of_nothing_while_temporal_is
     assert await told(cluster) == []
 
 
+@pytest.mark.parametrize("stopped", [False, True])
+async def test_s36_people_are_told_where_temporal_answers_and_no_scan_runs(
+    cluster: ApiClient, scans: Scans, stopped: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A key that was refused, a scanner that is stuck: no one renews the Lease. One that is stopped has given it back (S38)."""
+    monkeypatch.setattr("activities.cluster.acts.scan.LOOK_FOR_SCANS_SECONDS", 0.1)
+    monkeypatch.setattr("activities.cluster.acts.cluster_lease.ABANDONED_AFTER", 0.0)
+    scan = await scans.open(meter=scans.meter)
+    await scans.observe(scan)
+    if stopped:
+        await ActivityEnvironment().run(scan.release_lease, asked())
+    await fall(cluster, timedelta(hours=1))
+    if stopped:
+        with pytest.raises(TimeoutError):
+            await until(lambda: scans.meter.counted, 2)
+        return
+    await until(lambda: scans.meter.counted, 5)
+    (event,) = await told(cluster)
+    assert (event["involvedObject"]["name"], event["count"]) == (SICK, 1)
+
+
 @pytest.mark.parametrize("why", ["ready", "detached", "off", "gone"])
 async def test_what_is_over_before_the_time_comes_is_never_told(cluster: ApiClient, scans: Scans, why: str) -> None:
     """S36: Ready again, nothing attached, off proven, the node gone."""

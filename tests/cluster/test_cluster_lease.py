@@ -100,6 +100,22 @@ async def test_a_foreign_lease_without_an_end_is_never_taken(
     assert not (await lease.keep("ours")).held
 
 
+async def test_s36_it_is_abandoned_once_it_was_neither_renewed_nor_given_back_for_so_long(
+    lease: ScannerLease, connection: ClusterConnection, time: Time
+) -> None:
+    scanner = ScannerLease(connection)
+    assert not await lease.is_abandoned()
+    for _ in range(3):
+        await scanner.keep("ours")
+        assert not await lease.is_abandoned()
+        time.seconds += 90
+    assert not await lease.is_abandoned()
+    time.seconds += 1
+    assert await lease.is_abandoned()
+    await scanner.release("ours")
+    assert not await lease.is_abandoned()
+
+
 async def test_of_two_takers_one_wins(connection: ClusterConnection) -> None:
     takers = [ScannerLease(connection) for _ in range(5)]
     answers = await asyncio.gather(*(taker.keep(f"scanner-{number}") for number, taker in enumerate(takers)))

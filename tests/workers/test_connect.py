@@ -21,7 +21,7 @@ from activities.contracts import metrics
 from tests.test_metrics import HISTOGRAMS, TEMPORALS
 from workers import runtime as module
 from workers.configuration.process_settings import TemporalSettings
-from workers.connect import _silence_of, connect, watch_temporal
+from workers.connect import _silence_of, connect, connect_meanwhile, watch_temporal
 from workers.embedded.server import free_ports
 from workers.errors import NamespaceMissingError, SettingsError, TemporalUnreachableError
 from workers.plugin import PLUGIN
@@ -62,6 +62,31 @@ async def test_a_worker_waits_for_a_service_that_is_not_up_yet(server: str, capl
             client = await waiting
             assert client.namespace == "default"
     assert "waiting for Temporal at" in caplog.text
+
+
+async def test_s36_what_goes_on_without_temporal_goes_on_before_a_worker_has_reached_it_once(
+    server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.connect.ASK_EVERY", timedelta(milliseconds=50))
+    monkeypatch.setattr("workers.connect.ASK_TIMEOUT", timedelta(milliseconds=50))
+    settings, begun, over = nowhere(), asyncio.Event(), asyncio.Event()
+
+    async def goes_on() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            over.set()
+
+    waiting = asyncio.create_task(connect_meanwhile(connect(settings), [goes_on]))
+    async with asyncio.timeout(20):
+        await begun.wait()
+        assert not over.is_set()
+        async with Way(server, port_of(settings)):
+            assert (await waiting).namespace == "default"
+    assert over.is_set()
+    with pytest.raises(NamespaceMissingError):
+        await connect_meanwhile(connect(TemporalSettings(address=server, namespace="elsewhere")), [goes_on])
 
 
 async def test_a_worker_notices_that_its_temporal_is_away_and_that_it_is_back(

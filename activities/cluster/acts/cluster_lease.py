@@ -33,6 +33,8 @@ from policy.values.times import written
 log = logging.getLogger(__name__)
 
 NOT_NEEDED = ClusterLease(held=False, needed=False)
+ABANDONED_AFTER = 3
+"""So many times as long as it lasts."""
 
 
 class ScannerLease:
@@ -58,6 +60,8 @@ class ScannerLease:
         self._held_until = float("-inf")
         self._held_for = ""
         self._foreign: tuple[LeaseView, str, float] | None = None
+        self._seen = ("", 0.0)
+        """What was read of it last without renewing it: its version, and since when that is so."""
         self._logged = ""
 
     @property
@@ -79,6 +83,21 @@ class ScannerLease:
             self._held_until = began + self.duration.total_seconds() if lease.held else float("-inf")
         self._log_change(lease)
         return lease
+
+    async def is_abandoned(self) -> bool:
+        """Whether its holder has neither renewed nor given it back for so long that no scan can run anywhere. By
+        our own clock, and False where it can't be read."""
+        try:
+            document = await unless_gone(self._connection.get(self._path))
+        except ApplicationError:
+            return False
+        if document is None or not read_lease(document).holder:
+            self._seen = ("", 0.0)
+            return False
+        version, now = str(document["metadata"].get("resourceVersion", "")), self._monotonic()
+        if version != self._seen[0]:
+            self._seen = (version, now)
+        return now - self._seen[1] > ABANDONED_AFTER * self.duration.total_seconds()
 
     async def release(self, holder: str) -> None:
         """Give it back if it is ours; one that is missing or foreign is left alone."""

@@ -57,7 +57,7 @@ DRAWN_UP_EVERY, RESTS = 0.05, 9
 """Between two reports that are drawn up because something has changed: seconds, and times what the last one has taken, so that
 a storm leaves the worker to those who act. A verdict's end breaks in upon that."""
 
-WITHOUT_SCAN_SECONDS = 60.0
+WITHOUT_SCAN_SECONDS, LOOK_FOR_SCANS_SECONDS = 60.0, 20.0
 """So often a worker without Temporal looks whether data is at risk, where nothing changes."""
 
 PREPARED_FOR = 3
@@ -69,7 +69,7 @@ DOUBTED_SECONDS = 5.0
 PUBLISH_HALT_SECONDS = 4.0
 """How long a scanner that is stopped may take to say so on every check."""
 
-PREPARING, SWEEPING = "preparing", "sweep of NodeFences"
+PREPARING, SWEEPING, UNSCANNED = "preparing", "sweep of NodeFences", "looks for scans"
 
 REMEMBERED = 16
 """Reports that scanners may know of still."""
@@ -103,7 +103,8 @@ class ClusterScan(ScanActivities):
         self._cluster = cluster
         self.view = view
         watches = view.watches
-        self._lease = LeaseRenewal(lease or ScannerLease(view.connection, clock=clock), on_change=view.wake_scans)
+        self._cluster_lease = lease or ScannerLease(view.connection, clock=clock)
+        self._lease = LeaseRenewal(self._cluster_lease, on_change=view.wake_scans)
         self._risks = DataAtRiskReporter(
             cluster, view.connection, view.at_risk, clock=view.now, on_change=view.wake_scans, notify=notify
         )
@@ -126,6 +127,8 @@ class ClusterScan(ScanActivities):
         self._tasks: dict[str, asyncio.Task[Any]] = {}
         self._answered: OrderedDict[str, ScanReport] = OrderedDict()
         """What was answered, by its digest."""
+        self._scans = 0
+        """How many are under way here."""
         self._latest: ScanRequest | None = None
         self._answered_at = float("-inf")
         self._given_back = 0
@@ -135,6 +138,7 @@ class ClusterScan(ScanActivities):
     async def __aenter__(self) -> Self:
         self.view.watches.start()
         self._gauges.worker_began()
+        self._tasks[UNSCANNED] = asyncio.create_task(self._warn_unscanned(), name=UNSCANNED)
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -156,9 +160,13 @@ class ClusterScan(ScanActivities):
         self._latest, self._stopped = request, False
         self._publish_scanner(request)
         self._sweep(request)
-        async with _beside(self._shutting_down(ending)):
-            report, _ = await asyncio.gather(self._observe(request, ending), self._write_decisions(request))
-            return report
+        self._scans += 1
+        try:
+            async with _beside(self._shutting_down(ending)):
+                report, _ = await asyncio.gather(self._observe(request, ending), self._write_decisions(request))
+                return report
+        finally:
+            self._scans -= 1
 
     async def release_lease(self, request: ScanRequest) -> None:
         """Give the cluster Lease back if it is ours. A scan that still runs hears of its cancellation seconds later, and must
@@ -185,12 +193,25 @@ class ClusterScan(ScanActivities):
                     and self.view.asked
                     and not self._lease.is_of_another(self._latest.holder if self._latest is not None else "")
                 ):
-                    self.view.watches.follow_volumes()
-                    due = self._risks.begin_due_work(self._meter)
+                    due = self._warn_of_data_at_risk()
                 await self.view.changed(stamp, due)
                 await self.view.gather(began + DRAWN_UP_EVERY)
         finally:
             self._alarms.temporal_away(over=True)
+
+    async def _warn_unscanned(self) -> None:
+        """For ever. Where Temporal answers this process and no scan runs all the same (a key that it refuses to all workers, a
+        scanner that is stuck), people are warned of data at risk, too (S36). A scanner that is stopped gives its Lease back."""
+        due = LOOK_FOR_SCANS_SECONDS
+        while True:
+            await asyncio.sleep(min(due, LOOK_FOR_SCANS_SECONDS))
+            due = LOOK_FOR_SCANS_SECONDS
+            if not self._scans and self.view.asked and await self._cluster_lease.is_abandoned():
+                due = self._warn_of_data_at_risk()
+
+    def _warn_of_data_at_risk(self) -> float:
+        self.view.watches.follow_volumes()
+        return self._risks.begin_due_work(self._meter)
 
     async def _write_decisions(self, request: ScanRequest) -> None:
         if self._record is not None:
