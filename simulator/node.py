@@ -169,7 +169,7 @@ class SimulatedNode:
         if self.state is NodeState.BOOTING:
             if self._software is None or fault is NodeFault.REBOOT_LOOP:
                 self._start_software(self._boot(self._timings.boot), "boot")
-        elif self._software is None or fault in {NodeFault.CRASH_LOOP, NodeFault.REBOOT_LOOP}:
+        elif self._software is None or fault in {NodeFault.RUNTIME_DOWN, NodeFault.CRASH_LOOP, NodeFault.REBOOT_LOOP}:
             self.containers.thaw()
             self._start_software(self._run_kubelet(), "kubelet")
 

@@ -171,3 +171,17 @@ async def test_a_cluster_works_against_any_api_server(tmp_path: Path) -> None:
                     assert (await client.list(f"/apis/{path}"))["items"] == []
             cluster.break_node("node-1", "kubelet-stops")
             cluster.heal_node("node-1")
+
+
+async def test_pods_of_a_runtime_that_is_back_are_ready_again() -> None:
+    """The controller calls them unready with their node; the kubelet that goes on says what they are."""
+    async with SimulatedCluster(nodes=3, zones=1, heartbeat_seconds=0.2, grace_seconds=1.0, demo_workloads=True) as cluster:
+        node = cluster.node_of_pod("demo/database-0")
+
+        def ready_pods() -> list[bool]:
+            return [is_ready(pod) for pod in cluster.view.pods_by_node[node]]
+
+        cluster.break_node(node, "runtime-down")
+        await cluster.wait_until(lambda: not any(ready_pods()), what="its pods are unready")
+        cluster.heal_node(node)
+        await cluster.wait_until(lambda: all(ready_pods()), what="its pods are Ready")

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import sys
 import time
 from collections import Counter
@@ -51,7 +53,7 @@ PLAN = {"actDeadline": "8s", "offTimeout": "16s"}
 """Patience with BMCs that share a busy machine with all that goes on here."""
 LONGEST_ACT = 8.0
 """Seconds, by that plan."""
-PATIENT = 6.0
+PATIENT = 15.0
 LOST_ENDS = frozenset({"failed", "terminated", "timed-out", "canceled", "unreadable"})
 
 
@@ -100,9 +102,12 @@ def drawn(seed: int, number: int, nodes: list[str], needed: int, faults: tuple[F
     count = most + 1 if storm else rng.randint(min(2, most), most)
     broken = {node: "kubelet-stops" if storm else rng.choice(ACCIDENTS) for node in rng.sample(nodes, count)}
     kills, others = ([fault for fault in faults if fault.kills is kills] for kills in (True, False))
+    chosen = [*rng.sample(kills, rng.randint(1, 2)), *rng.sample(others, rng.randint(1, 3))]
+    orders = [fault for fault in chosen if fault.name.endswith("an act")]  # a worker obeys one order at a time
     strikes = tuple(
         Strike(fault=fault, node=rng.choice(list(broken)), after=rng.uniform(0, 9), lasts=rng.uniform(*fault.lasts))
-        for fault in (*rng.sample(kills, rng.randint(1, 2)), *rng.sample(others, rng.randint(1, 3)))
+        for fault in chosen
+        if fault not in orders[1:]
     )
     return Round(number=number, broken=broken, strikes=strikes, storm=storm)
 
@@ -306,6 +311,12 @@ class Arena:
             self.counts["kills of workers"] += 1
 
     @staticmethod
+    def freeze(worker: Worker) -> None:
+        worker.frozen = True
+        with suppress(ProcessLookupError):  # other faults may have killed all
+            os.kill(worker.process.pid, signal.SIGSTOP)
+
+    @staticmethod
     def thaw(worker: Worker) -> None:
         worker.frozen = False
         with suppress(ProcessLookupError):  # it was killed as it stood still
@@ -427,7 +438,7 @@ class Arena:
     async def says(self, what: str, command: Awaitable[Any]) -> bool:
         """A person's command; False where it was refused, or not answered in time."""
         try:
-            async with asyncio.timeout(5 * PATIENT):
+            async with asyncio.timeout(2 * PATIENT):
                 await command
         except (RequestError, RPCError, TimeoutError, ApiError, OSError) as error:
             if isinstance(error, RPCError) and not what.startswith("temporal workflow"):
@@ -443,7 +454,7 @@ class Arena:
         """A command that is said again until it is answered: done, or refused because there is nothing to do."""
         for _ in range(20):
             try:
-                async with asyncio.timeout(5 * PATIENT):
+                async with asyncio.timeout(2 * PATIENT):
                     await command()
             except (RefusedError, MissingError) as error:
                 self.note(f"{what}: {error}"[:200])

@@ -159,8 +159,7 @@ def _in_mid_power(when: When, *, worker: bool, temporal: bool) -> Strike:
 
 async def _worker_frozen(arena: Arena, _node: str, rng: Random) -> AsyncIterator[None]:
     worker = arena.any_worker(rng)
-    os.kill(worker.process.pid, signal.SIGSTOP)
-    worker.frozen = True
+    arena.freeze(worker)
     try:
         yield
     finally:
