@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 
-from policy.fence.plan import CredentialKind, CredentialRef, CutStorage, FencingPlan, PowerDevice
+from policy.fence.plan import CredentialKind, CredentialRef, CutStorage, FencingPlan, Freeing, PowerDevice
 from policy.objects.nodes import NodeView
 
 CLUSTER = "cluster"
@@ -98,6 +98,11 @@ class Method:
     timeout: timedelta | None = None
     tries: int | None = None
 
+    @property
+    def power_level(self) -> int:
+        """Its level, 0 for a method that switches no power."""
+        return self.level if self.device is not None and not self.fabric else 0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FenceConfig:
@@ -128,6 +133,21 @@ class FenceConfig:
                 return self.power_management
             case FenceStep.RECOVERY:
                 return self.recovery
+
+    def lists(self, action: MethodAction) -> bool:
+        """Whether power management has a method of that action."""
+        return any(method.action is action for method in self.power_management)
+
+
+def freeing_of(config: FenceConfig) -> Freeing:
+    """The way that is listed; if none is, the cluster's best one (the proposal frees everything after power management)."""
+    if config.settings.freeing is not Freeing.AUTOMATIC:
+        return config.settings.freeing
+    taint = config.lists(MethodAction.OUT_OF_SERVICE_TAINT)
+    deletion = config.lists(MethodAction.FREE_PODS) or config.lists(MethodAction.RELEASE_VOLUMES)
+    if taint and not deletion:
+        return Freeing.OUT_OF_SERVICE_TAINT
+    return Freeing.DELETION if deletion and not taint else Freeing.AUTOMATIC
 
 
 # The bounds of what a fence configuration may ask for, in any spelling. A workflow polls and repeats within these, so its history
@@ -316,21 +336,35 @@ _SUMMARIES |= {MethodAction.CORDON: "cordon", MethodAction.UNCORDON: "uncordon"}
 """Other actions are shown by their own names."""
 
 
+FREED_BY = {
+    Freeing.AUTOMATIC: "by the out-of-service taint where the cluster acts on it, else by deletion",
+    Freeing.OUT_OF_SERVICE_TAINT: "by the out-of-service taint",
+    Freeing.DELETION: "by deletion",
+}
+
+
+def freeing_summary(freeing: Freeing) -> str:
+    """What becomes of the workloads of a node that is proven off, for people; "" where nothing does."""
+    return f"pods and volumes are freed {FREED_BY[freeing]}" if freeing in FREED_BY else ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownMethod:
-    """One method of a step. parameters: a credential's value is its place."""
+    """One method of a step. parameters: a credential's value is its place. level: of a power device, 0 for all others: a level
+    is switched only where none before it is proven off."""
 
     method: str
     template: str
     driver: str
     action: MethodAction
     parameters: Mapping[str, str]
+    level: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownConfig:
     """Which configuration holds for a node, where it comes from, and what each of its steps would do. An interface: fields are
-    added, never renamed."""
+    added, never renamed. frees: how its workloads are freed once it is proven off, whether a step lists that or not."""
 
     node: str
     config: str
@@ -338,6 +372,13 @@ class ShownConfig:
     steps: Mapping[FenceStep, tuple[ShownMethod, ...]]
     warnings: tuple[str, ...]
     errors: tuple[str, ...]
+    frees: Freeing = Freeing.NONE
+
+
+def frees(config: FenceConfig) -> Freeing:
+    """How workloads are freed after power management; not at all where no device is switched off."""
+    switches = any(each.device is not None and each.action.has_off for each in config.power_management)
+    return freeing_of(config) if switches else Freeing.NONE
 
 
 def shown_config(config: FenceConfig) -> ShownConfig:
@@ -350,6 +391,7 @@ def shown_config(config: FenceConfig) -> ShownConfig:
                 driver=method.driver,
                 action=method.action,
                 parameters=shown_parameters(method),
+                level=method.power_level,
             )
             for method in config.step(step)
         )
@@ -362,13 +404,16 @@ def shown_config(config: FenceConfig) -> ShownConfig:
         steps=steps,
         warnings=config.warnings,
         errors=config.errors,
+        frees=frees(config),
     )
 
 
 def method_summary(method: Method | ShownMethod) -> str:
     """What the method does and by what, for people."""
     by = "(Kubernetes API)" if method.driver == CLUSTER else f"by {method.driver}"
-    return f"{_SUMMARIES.get(method.action, method.action.value)} {by}"
+    level = method.level if isinstance(method, ShownMethod) else method.power_level
+    later = f" (level {level}: only where none before it is proven off)" if level > 1 else ""
+    return f"{_SUMMARIES.get(method.action, method.action.value)} {by}{later}"
 
 
 def shown_parameters(method: Method) -> dict[str, str]:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from policy.fence.config import INSTANCE, YES, FenceConfig, FenceStep, Method, MethodAction
+from policy.fence.config import INSTANCE, YES, FenceConfig, FenceStep, Method, MethodAction, freeing_of
 from policy.fence.drivers import same_device
 from policy.fence.kdump import KdumpRule
 from policy.fence.plan import Act, CutStorage, FencingPlan, Freeing, PlannedMethod, PowerDevice
@@ -304,7 +304,7 @@ def compile_config(config: FenceConfig, *, taint_honoured: bool = True, after_he
         if method.driver == INSTANCE:
             raise PolicyError(config.subject, method.name, f"nothing says which instance Node/{config.node} is")
     settings = config.settings
-    freeing = _freeing(config)
+    freeing = freeing_of(config)
     if freeing is Freeing.OUT_OF_SERVICE_TAINT and not taint_honoured:
         problem = "this cluster's controllers do not act on the out-of-service taint; expected free-pods"
         raise PolicyError(config.subject, FenceStep.POWER_MANAGEMENT.value, problem)
@@ -322,15 +322,11 @@ def compile_config(config: FenceConfig, *, taint_honoured: bool = True, after_he
         freeing=freeing,
         taint_honoured=taint_honoured,
         power_on=not levels or any(method.device is not None and method.action.has_on for method in config.power_management),
-        delete_node=_has(config, MethodAction.DELETE_NODE),
-        terminate_instance=_has(config, MethodAction.TERMINATE),
+        delete_node=config.lists(MethodAction.DELETE_NODE),
+        terminate_instance=config.lists(MethodAction.TERMINATE),
         kdump=_kdump(config),
         warnings=config.warnings,
     )
-
-
-def _has(config: FenceConfig, action: MethodAction) -> bool:
-    return any(method.action is action for method in config.power_management)
 
 
 def _levels(methods: tuple[Method, ...]) -> tuple[tuple[PowerDevice, ...], ...]:
@@ -368,17 +364,6 @@ def _recovery(config: FenceConfig) -> tuple[PlannedMethod, ...]:
             planned = replace(planned, device=quarantine.device)
         found.append(planned)
     return tuple(found)
-
-
-def _freeing(config: FenceConfig) -> Freeing:
-    """The way that is listed; if none is, the cluster's best one (the proposal frees everything after power management)."""
-    if config.settings.freeing is not Freeing.AUTOMATIC:
-        return config.settings.freeing
-    taint = _has(config, MethodAction.OUT_OF_SERVICE_TAINT)
-    deletion = _has(config, MethodAction.FREE_PODS) or _has(config, MethodAction.RELEASE_VOLUMES)
-    if taint and not deletion:
-        return Freeing.OUT_OF_SERVICE_TAINT
-    return Freeing.DELETION if deletion and not taint else Freeing.AUTOMATIC
 
 
 def _kdump(config: FenceConfig) -> KdumpRule | None:

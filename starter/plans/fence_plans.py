@@ -27,7 +27,16 @@ from activities.errors import ErrorType, error_type
 from policy.checks.fence_policies import PolicySource
 from policy.dialects.common import DEFAULT_NAMESPACE
 from policy.episode.messages import EpisodeStatus, Need
-from policy.fence.config import INSTANCE, FenceConfig, FenceStep, has_placeholder, method_summary, shown_parameters
+from policy.fence.config import (
+    INSTANCE,
+    FenceConfig,
+    FenceStep,
+    freeing_summary,
+    frees,
+    has_placeholder,
+    method_summary,
+    shown_parameters,
+)
 from policy.fence.device_check import Reachability
 from policy.fence.plan_compiler import compile_config
 from policy.fence.templates import KIND as FENCING_TEMPLATE
@@ -102,6 +111,8 @@ def as_table(config: FenceConfig) -> RenderableType:
             template = f" of {method.template}" if method.template else ""
             lines.append(Text(f"  {method.name}{template}: {method_summary(method)}"))
             lines += [Text(f"    {name}={value}") for name, value in shown_parameters(method).items()]
+        if step is FenceStep.POWER_MANAGEMENT and (freed := freeing_summary(frees(config))):
+            lines.append(Text(f"  once it is proven off: {freed}"))
     lines += [Text(f"error: {error}", style="red") for error in config.errors]
     lines += [Text(f"warning: {warning}", style="yellow") for warning in config.warnings]
     return Group(*lines)

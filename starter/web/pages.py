@@ -18,7 +18,7 @@ from starlette.templating import Jinja2Templates
 from activities.contracts.episode_start import queries
 from policy.episode.advice import ONLY_IF, advice, section_of
 from policy.episode.messages import episode_id, scanner_id
-from policy.fence.config import method_summary
+from policy.fence.config import freeing_summary, method_summary
 from policy.fence.device_check import fenceable
 from policy.history.spells import would_have
 from policy.objects.scopes import POOL, group_phrase
@@ -111,6 +111,7 @@ _FILTERS: dict[str, Any] = {
     "more_advice": lambda episode: episode.advice if episode.advice != advice(episode.ways) else "",
     "commands": _with_commands,
     "does": method_summary,
+    "freed": freeing_summary,
     "group_phrase": group_phrase,
 }
 _GLOBALS: dict[str, Any] = {"only_if": ONLY_IF, "progress": progress, "episode_id": episode_id, "scanner_id": scanner_id}

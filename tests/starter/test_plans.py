@@ -70,13 +70,15 @@ async def test_the_default_of_a_node_in_a_cloud() -> None:
             },
             "warnings": [],
             "errors": [],
+            "frees": "automatic",
         },
         0,
     )
 
 
 def method(name: str, driver: str, action: str, **parameters: str) -> dict[str, Any]:
-    return {"method": name, "template": "", "driver": driver, "action": action, "parameters": parameters}
+    level = 0 if driver == "cluster" else 1
+    return {"method": name, "template": "", "driver": driver, "action": action, "parameters": parameters, "level": level}
 
 
 async def test_the_proposals_own_file_with_the_demos_templates() -> None:

@@ -99,6 +99,7 @@ def test_bare_metal_as_the_proposal_writes_it() -> None:
         },
         "warnings": [],
         "errors": [],
+        "frees": "automatic",
     }
     assert len(compile_config(found).devices) == 1
 
@@ -110,6 +111,7 @@ def method(name: str, template: str, driver: str, action: str, **parameters: str
         "driver": driver,
         "action": action,
         "parameters": parameters,
+        "level": 1 if name.startswith("eaton") else 0,
     }
 
 

@@ -123,6 +123,7 @@ def test_it_means_what_the_other_spellings_mean() -> None:
                 "username": "secret:nodewarden/bmc-n1#username",
                 "password": "secret:nodewarden/bmc-n1#password",
             },
+            "level": 1,
         }
     ]
 
