@@ -132,6 +132,8 @@ def peers_view(case: Json) -> Json:
     """What the only check of a case answers, in the words in which a case says what its peer does. counted: the number that the
     message of an open circuit breaker has. needs, allows: the threshold's number, as far as the message says it."""
     world = played(case)
+    if not (world.known.checks or world.cluster.mistakes):
+        return _kept_view(world.objects)
     answer = encoded(as_model(evaluate(world.known), world.cluster.mistakes))
     check = answer["checks"][-1]
     verdicts = check["verdicts"]
@@ -148,6 +150,24 @@ def peers_view(case: Json) -> Json:
         "closed": check["reason"],
         "spare": check["remediationsAllowed"],
         "says": [check["message"], *(each["message"] for each in verdicts)],
+    }
+
+
+def _kept_view(objects: list[Json]) -> Json:
+    """The same of machines that may be kept, without any health check. order: of a scale-down. doubtful: how many warnings."""
+    plan = planned([Manifest(document=each, source="case") for each in objects], NOW).survey
+    machines = [each for each in plan.decisions if each.held.machine]
+    return {
+        "asked": {each.held.name: each.intent.value for each in machines},
+        "acts": {each.held.name: each.action.value for each in machines},
+        "phases": {each.held.name: each.phase for each in machines},
+        "expires": {each.held.name: _seconds(each.expiry - NOW) for each in machines if each.expiry},
+        "terminates": sorted(each.held.name for each in machines if each.action == "terminate"),
+        "keeps": [each.name for pool in plan.pools for each in pool.choice.selected],
+        "releases": [each.name for pool in plan.pools for each in pool.choice.released],
+        "count": sum(pool.choice.count for pool in plan.pools),
+        "order": [each.name for each in plan.order],
+        "doubtful": len(plan.warnings),
     }
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from policy.objects.nodes import PRESERVE_ANNOTATION
-from policy.preservation.decision import PreservationAction, PreservationDecision, decide, effects, keeps
+from policy.preservation.decision import PreservationAction, PreservationDecision, decide, effects
 from policy.preservation.kept_machine import (
     CONDITION,
     DRAINED,
@@ -24,9 +24,9 @@ from policy.preservation.kept_machine import (
     TAINT,
     Held,
 )
-from policy.preservation.requests import DEFAULT_TIMEOUT, LAST_APPLIED_ANNOTATION, Annotated, requested
+from policy.preservation.requests import DEFAULT_TIMEOUT, LAST_APPLIED_ANNOTATION
 from policy.preservation.survey import shares
-from policy.values.times import moment_of, written
+from policy.values.times import written
 from simulator.machine_systems import machine_system_named
 from simulator.machine_systems.contract import MachineSettings, Sighting
 from starter.plans.cluster_objects import Manifest
@@ -36,12 +36,8 @@ from tests.policy.builders import carried_out
 from tests.vectors.objects import NOW, Json, moment
 
 CASES: list[Json] = json.loads(Path(__file__).with_name("preservation.json").read_text(encoding="utf-8"))
-WORDS = {"": "", "A": "now", "B": "when-failed"}
-"""The cases' letters stand for any two values."""
 
-RAN = {"objects", "mcm_effective", "mcm_effective_cases", "mcm_manage", "mcm_terminate", "mcm_auto", "mcm_delete_order"}
-RAN |= {"released", "order"}
-RAN |= {"mcm_may_fail"}
+RAN = {"mcm_manage", "released", "mcm_may_fail"}
 
 
 def cases(*kinds: str) -> list[Any]:
@@ -125,28 +121,6 @@ def settled(decision: PreservationDecision) -> tuple[Held, bool]:
     return after, first.drain
 
 
-@pytest.mark.parametrize("case", cases("mcm_effective"))
-def test_which_value_holds(case: Json) -> None:
-    given = case["given"]
-    values = Annotated(
-        node=WORDS[given["node_value"]], machine=WORDS[given["machine_value"]], last_applied=WORDS[given["last_applied"]]
-    )
-    assert requested(values).intent == WORDS[case["expect"]["effective"]]
-
-
-@pytest.mark.parametrize("case", cases("mcm_effective_cases"))
-def test_p07_which_value_holds(case: Json) -> None:
-    for given, expected in zip(case["given"], case["expect"], strict=True):
-        values = {PRESERVE_ANNOTATION: WORDS[given["machine"]], LAST_APPLIED_ANNOTATION: WORDS[given["lastApplied"]]}
-        written_ones = {key: value for key, value in values.items() if value}
-        there = {PRESERVE_ANNOTATION: WORDS[given["node"]]} if given["node"] else {}
-        objects = [
-            machine({"name": "m", "phase": "Running", "node": "n", "annotations": written_ones}),
-            node({"name": "n", "annotations": there}),
-        ]
-        assert entry(objects, "m")["effective"] == WORDS[expected]
-
-
 @pytest.mark.parametrize("case", cases("mcm_manage"))
 def test_what_is_written(case: Json) -> None:
     """Beside the decision: S28, the user's cordon is never changed."""
@@ -184,43 +158,6 @@ def test_what_is_written(case: Json) -> None:
     } == expect
 
 
-@pytest.mark.parametrize("case", cases("mcm_terminate"))
-def test_whether_a_failed_machine_is_given_up(case: Json) -> None:
-    """S27: whoever asked before its termination keeps it. Expiry is inclusive."""
-    given = case["given"]
-    facts = {"name": "m", "phase": "Failed", "node": "n", "preserve": given.get("machine_value")}
-    value = given.get("node_value")
-    objects = [
-        machine(facts | {"expires_in_s": given.get("expires_in_s")}),
-        node({"name": "n", "annotations": {PRESERVE_ANNOTATION: value} if value else {}}),
-    ]
-    decision = the_decision(objects)
-    assert (decision.action is PreservationAction.TERMINATE) is case["expect"]["terminate"]
-    if given.get("expires_in_s") is None:
-        assert keeps(decision.held, NOW) is not case["expect"]["terminate"]
-
-
-@pytest.mark.parametrize("case", cases("mcm_auto"))
-def test_the_cap_of_a_set(case: Json) -> None:
-    given, expect = case["given"], case["expect"]
-    answer = encoded(as_model(plan_of([machine_set(given["max"]), *(machine(each) for each in given["machines"])])))
-    assert (answer["auto"]["max"], answer["auto"]["count"]) == (given["max"], given["count"])
-    assert (answer["auto"]["selected"], answer["auto"]["released"]) == (expect["annotate"], expect["release"])
-
-
-@pytest.mark.parametrize("case", cases("mcm_delete_order"))
-def test_who_is_deleted_when_a_set_is_scaled_down(case: Json) -> None:
-    given = case["given"]
-    answer = encoded(as_model(plan_of([machine(each) for each in given["machines"]])))
-    assert answer["scaleDownOrder"][: given["diff"]] == case["expect"]["delete"]
-
-
-@pytest.mark.parametrize("case", cases("order"))
-def test_p22_the_whole_order(case: Json) -> None:
-    """S24: it agrees with the order of release."""
-    assert encoded(as_model(plan_of([machine(each) for each in case["given"]["machines"]])))["scaleDownOrder"] == case["expect"]
-
-
 @pytest.mark.parametrize("case", cases("released"))
 def test_what_becomes_of_those_that_were_kept(case: Json) -> None:
     """P21, P30; S24: exactly the surplus, the earliest expiry first; S25: what has expired is not kept again."""
@@ -243,22 +180,6 @@ def test_what_becomes_of_those_that_were_kept(case: Json) -> None:
 def planned_again(held: Held, cap: int) -> PreservationDecision:
     facts = {"name": held.machine, "phase": "Failed", "node": "n", "annotations": dict(held.annotations)}
     return the_decision([machine_set(cap), machine(facts)])
-
-
-@pytest.mark.parametrize("case", cases("objects"))
-def test_machines_with_their_nodes(case: Json) -> None:
-    given = case["given"]
-    objects = [*(machine(each) for each in given["machines"]), *(node(each) for each in given["nodes"])]
-    answer = encoded(as_model(plan_of(objects)))
-    found = {each["name"]: each for each in answer["machines"]}
-    assert found.keys() == case["expect"].keys()
-    for name, expected in case["expect"].items():
-        expiry = found[name]["expiry"]
-        in_seconds = (moment_of(expiry) - NOW).total_seconds() if expiry else None  # type: ignore[operator]
-        assert {key: found[name][key] for key in ("effective", "phase", "action")} | {"expires_in_s": in_seconds} == expected
-    assert len(answer["warnings"]) == len(case.get("warnings", []))
-    for word, warning in zip(case.get("warnings", []), answer["warnings"], strict=True):
-        assert word in warning
 
 
 def test_p18_failing_while_preserved_drains_and_moves_no_expiry() -> None:
