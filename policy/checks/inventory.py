@@ -42,11 +42,13 @@ _machine_content = attrgetter(*(field.name for field in fields(MachineView) if f
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlPlane:
     """Control-plane nodes and how many of them are Ready (S15). lost: the names of Nodes that control-plane Machines name and
-    that are gone: the machine runs on without its Node, and etcd counts it."""
+    that are gone: the machine runs on without its Node, and etcd counts it. remediated: members about which there is a
+    remediation object of any operator, which may be about to switch them off."""
 
     members: int = 0
     ready: int = 0
     lost: tuple[str, ...] = ()
+    remediated: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +127,9 @@ class Inventory:
     def control_plane(self) -> ControlPlane:
         """The control-plane Nodes, and how many of them are Ready."""
         lost = tuple(sorted(set(self._members_lost.values())))
-        return ControlPlane(members=self._members, ready=self._members_ready, lost=lost)
+        targets = (self.nodes.get(each.target) for each in self.remediations.values())
+        remediated = {target.name for target in targets if target is not None and target.control_plane}
+        return ControlPlane(members=self._members, ready=self._members_ready, lost=lost, remediated=tuple(sorted(remediated)))
 
     def names(self) -> Iterator[str]:
         """The names of all Nodes in order."""

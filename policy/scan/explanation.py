@@ -21,7 +21,17 @@ from policy.episode.gate import WITHOUT_LABEL, WITHOUT_MACHINE_ANNOTATION
 from policy.episode.modes import ModeAnswer
 from policy.objects.machines import PAUSED_ANNOTATION
 from policy.objects.nodes import Condition
-from policy.remediation.ladder import Body, EscalationStep, body_of, fences_only, first_step, impossible, ladder_of, most_at_once
+from policy.remediation.ladder import (
+    RESTORING,
+    Body,
+    EscalationStep,
+    body_of,
+    fences_only,
+    first_step,
+    impossible,
+    ladder_of,
+    most_at_once,
+)
 from policy.remediation.memory import OWNERS_OWN, LastRemediation, NextRemediation, last_of, next_turn, rules_for, turn_of
 from policy.remediation.strategies import RULES, Action
 from policy.scan.candidates import gives_the_remedy, judged_by_objects
@@ -288,7 +298,8 @@ def conclude(explanation: Explanation | None, *, halted: str, kept_from: Sequenc
         return f"{which} covers it: nothing is done to it"
     if halted and any(each.target.verdict.health in {Health.UNHEALTHY, Health.SOON} for each in opinions):
         return f"nothing is begun for it: {halted}"
-    acting = (each for each in opinions if each.target.action not in {Action.NONE, Action.SKIP_NO_OWNER})
+    acting = [each for each in opinions if each.target.action not in {Action.NONE, Action.SKIP_NO_OWNER}]
+    acting.sort(key=lambda each: each.target.action in RESTORING)  # what disrupts it is said first
     if (free := next((each for each in acting if not each.target.held_by), None)) is not None:
         return f"unhealthy, and {kept_from[0]}" if kept_from else _due(free, explanation.outlook)
     held_back = [each for each in opinions if each.target.held_by]

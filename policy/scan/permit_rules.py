@@ -497,6 +497,8 @@ def quorum(applicant: Applicant, room: Occupancy) -> str:
     if not applicant.control_plane or room.report is None:
         return ""
     plane, lost = room.report.control_plane, room.report.members_without_node(applicant.node, applicant.uid)
+    if others := sorted({*plane.remediated} - {applicant.node}):
+        return f"another control-plane member has a remediation object: {some_of(others)}"
     return objection_by_count(
         plane.members,
         plane.ready,

@@ -230,6 +230,7 @@ def request_of(candidate: Candidate) -> PermitRequest:
         incident="new",
         control_plane=candidate.control_plane,
         node_uid=candidate.uid,
+        provider_id=candidate.provider_id,
         ready=candidate.ready,
         removes=removes(candidate.ladder),
     )
