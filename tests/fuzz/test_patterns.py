@@ -200,34 +200,35 @@ def attacks(found: Found) -> Iterator[tuple[str, str, str]]:
             yield before, round_ or "a", end
 
 
-def took(act: Callable[[], object], best_of: int = 3) -> float:
+def took(act: Callable[[], object], bound: float = BOUND, best_of: int = 3) -> float:
     """Seconds of the processor."""
     best = float("inf")
     for _ in range(best_of):
         began = time.process_time()
         act()
         best = min(best, time.process_time() - began)
-        if not BOUND <= best < 4 * BOUND:
+        if not bound <= best < 4 * bound:
             break
     return best
 
 
-def slowest(found: Found) -> str:
+def slowest(found: Found, bound: float = BOUND) -> str:
     """A text on which it takes too long, "" where none is found."""
     act = found.pattern.search if found.searched else found.pattern.fullmatch
     for before, round_, end in dict.fromkeys(attacks(found)):
         for times in GROWING:
             text: Any = (before + round_ * times)[:LENGTH] + end
             text = text.encode() if isinstance(found.pattern.pattern, bytes) else text
-            if (seconds := took(partial(act, text))) >= BOUND:
+            if (seconds := took(partial(act, text), bound)) >= bound:
                 return f"{act.__name__} took {seconds:.2f} s for {before!r} + {round_!r} * {times} + {end!r}"
     return ""
 
 
 @pytest.mark.parametrize("pattern", [r"[\w~.:@+-]*[\w~:@+-][\w~.:@+-]*(?:/x)?", r"(?:a+)+b"])
 def test_a_pattern_that_backtracks_is_found(pattern: str) -> None:
-    """Or the next test would prove nothing. The first is a power, and took a tenant's value for 13 s, the second doubles."""
-    assert slowest(Found(where="here", pattern=re.compile(pattern), searched=False))
+    """Or the next test would prove nothing. The first is a power, and took a tenant's value for 13 s, the second doubles: each
+    passes any bound, so that a low one finds it in a fifth of the time."""
+    assert slowest(Found(where="here", pattern=re.compile(pattern), searched=False), bound=BOUND / 5)
 
 
 @pytest.mark.timeout(300)

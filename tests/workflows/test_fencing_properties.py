@@ -25,7 +25,7 @@ from tests.workflows.plans import CUTS, FREE, GIVEN_BACK, MINUTE, step
 from tests.workflows.scenario_run import EPISODE, Play, Scenario, arranged
 from tests.workflows.world import plan
 
-EPISODES = int(os.environ.get("NODEWARDEN_TEST_EPISODES", "160"))
+EPISODES = int(os.environ.get("NODEWARDEN_TEST_EPISODES", "96"))
 FIRST_SEED = int(os.environ.get("NODEWARDEN_TEST_SEED", "1"))
 PARTS = 3
 """In so many tests, so that several processes may share them."""
