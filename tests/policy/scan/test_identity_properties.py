@@ -25,7 +25,7 @@ from tests.policy.builders import NAMESPACE, NOW, PROD, TEMPLATE, WORKER, a_chec
 
 pytestmark = pytest.mark.timeout(600)
 
-WORLDS = int(os.environ.get("NODEWARDEN_TEST_WORLDS", "1500"))
+WORLDS = int(os.environ.get("NODEWARDEN_TEST_WORLDS", "600"))
 FIRST_SEED = int(os.environ.get("NODEWARDEN_TEST_SEED", "1"))
 ANY = {"matchExpressions": [{"key": "pool", "operator": "Exists"}]}
 HERE = {"namespace": NAMESPACE}
