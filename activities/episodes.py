@@ -62,6 +62,7 @@ from policy.episode.messages import (
     PreservationUpdate,
     RemediationInput,
     SeenNode,
+    device_check_id,
     episode_id,
     scanner_id,
 )
@@ -83,6 +84,8 @@ UPDATE_TIMEOUT = timedelta(seconds=18)
 
 MOST_OPEN = 10_000
 """So many names fit into an answer; no one person works on so many nodes at once."""
+
+WOKEN_AT_ONCE = 50
 
 FOREIGN = "foreign "
 """Begins the incident of a workflow that has our id and none of our types: it holds the node, and what it does is not known."""
@@ -289,26 +292,45 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
 
     async def notify(self, request: NotifyRequest) -> NotifyResult:
         """Side by side."""
+        if request.build_changed:
+            await self._wake_all(request.cluster)
         reached = await asyncio.gather(*(self._signal(request.cluster, seen) for seen in request.seen_nodes))
         return NotifyResult(gone=tuple(seen.node for seen, there in zip(request.seen_nodes, reached, strict=True) if not there))
 
     async def _signal(self, cluster: str, seen: SeenNode) -> bool:
         """Whether an episode is open there."""
-        workflow_id = episode_id(cluster, seen.node)
+        return await self._reached(episode_id(cluster, seen.node), "node_changed", seen)
+
+    async def _reached(self, workflow_id: str, signal: str, *about: SeenNode) -> bool:
+        handle = self._client.get_workflow_handle(workflow_id)
         try:
-            await self._client.get_workflow_handle(workflow_id).signal("node_changed", seen, rpc_timeout=QUERY_TIMEOUT)
+            await handle.signal(signal, args=about, rpc_timeout=QUERY_TIMEOUT)
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
                 return False
             raise failure(ErrorType.UNREACHABLE, f"Temporal can't tell {workflow_id}: {error.message}") from error
         return True
 
+    async def _wake_all(self, cluster: str) -> None:
+        """Preservations and the check of fence devices as well. An episode that began a moment ago is not listed yet: it is at
+        work, and looks when it comes to rest."""
+        running = f"WorkflowId STARTS_WITH '{_prefix(cluster)}' AND ExecutionStatus = 'Running'"
+        at_once = asyncio.Semaphore(WOKEN_AT_ONCE)
+
+        async def wake(workflow_id: str) -> None:
+            async with at_once:
+                await self._reached(workflow_id, "build_changed")
+
+        try:
+            found = [run.id async for run in self._client.list_workflows(running, rpc_timeout=QUERY_TIMEOUT)]
+        except RPCError as error:
+            raise failure(ErrorType.UNREACHABLE, f"Temporal can't list the open episodes: {error.message}") from error
+        await asyncio.gather(*map(wake, (*found, device_check_id(cluster))))
+
     async def find_open(self, request: FindRequest) -> FoundOpen:
         """Page by page. Preservations are left out: ten thousand may be open for days, and none of them disrupts anything unless
         it has asked for a permit."""
-        prefix, scanner, this_run = episode_id(request.cluster, ""), scanner_id(request.cluster), activity.info().workflow_run_id
-        if "'" in request.cluster:
-            raise failure(ErrorType.INVALID_CONFIG, f"cluster: expected a name without quotes, got {request.cluster!r}")
+        prefix, scanner, this_run = _prefix(request.cluster), scanner_id(request.cluster), activity.info().workflow_run_id
         running = f"WorkflowId STARTS_WITH '{prefix}' AND ExecutionStatus = 'Running'"
         nodes, former, armed, modes, past = list[str](), None, None, None, ()
         try:
@@ -377,6 +399,13 @@ def _require_recent(decided: datetime | None) -> None:
     started = activity.info().started_time  # also by Temporal's clock
     if decided is not None and started - decided > OPENED_WITHIN:
         raise failure(ErrorType.EXPIRED, f"not opened: it was decided at {decided.isoformat()}, too long ago")
+
+
+def _prefix(cluster: str) -> str:
+    """Of the ids of its episodes, for a query."""
+    if "'" in cluster:
+        raise failure(ErrorType.INVALID_CONFIG, f"cluster: expected a name without quotes, got {cluster!r}")
+    return episode_id(cluster, "")
 
 
 def _is_ours(workflow_type: str | None) -> bool:

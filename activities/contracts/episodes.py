@@ -131,10 +131,12 @@ class FoundOpen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotifyRequest:
-    """What was seen of nodes, to send to their open episodes."""
+    """What was seen of nodes, to send to their open episodes. build_changed: instead every open episode of the cluster is woken,
+    and its check of fence devices, because another build is current."""
 
     cluster: str
-    seen_nodes: tuple[SeenNode, ...]
+    seen_nodes: tuple[SeenNode, ...] = ()
+    build_changed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,7 +218,7 @@ class EpisodeActivities(ActivityContract):
     @activity.defn(name="episodes.notify")
     @abstractmethod
     async def notify(self, request: NotifyRequest) -> NotifyResult:
-        """Signal the open episodes of these nodes. A signal carries all that was seen, so a repetition is harmless.
+        """Signal the open episodes of these nodes, or wake all. A signal carries all that was seen, so a repetition is harmless.
         Raises Unreachable."""
 
     @activity.defn(name="episodes.find-open")

@@ -123,7 +123,7 @@ def vouched_off(node: NodeView) -> bool:
 class DataAtRiskWarning:
     """One notification to people: the node, since when it is down, how many volumes, and when they may be taken away.
 
-    counted: an earlier attempt failed, and the metric has counted it already.
+    counted: an earlier attempt failed, less than a repetition ago, and people were notified then.
     """
 
     node: str
@@ -141,7 +141,7 @@ class _Incident:
     """
 
     __slots__ = (
-        "counted",
+        "counted_at",
         "deadline",
         "looked_at",
         "node",
@@ -165,7 +165,7 @@ class _Incident:
         self.pods: frozenset[str] = frozenset()
         self.deadline: datetime | None = None
         self.notified_at: datetime | None = None
-        self.counted = False
+        self.counted_at: datetime | None = None
 
 
 class DataAtRisk:
@@ -316,13 +316,15 @@ class DataAtRisk:
         while len(chosen) < limit and (node := self._notifications.take(now)) is not None:
             incident = self._incidents[node]
             assert incident.deadline is not None, "only an incident with a deadline is notified"
+            if incident.counted_at is not None and now - incident.counted_at >= self.repeat:
+                incident.counted_at = None
             warned = DataAtRiskWarning(
                 node=incident.node,
                 uid=incident.uid,
                 since=incident.since,
                 volumes=len(self._attachments[incident.node]),
                 detached_at=later(incident.deadline, self._margin),
-                counted=incident.counted,
+                counted=incident.counted_at is not None,
             )
             chosen.append(warned)
         return chosen
@@ -331,7 +333,7 @@ class DataAtRisk:
         """People have been notified; again after `repeat`."""
         incident = self._incidents.get(node)
         if incident is not None:
-            incident.notified_at, incident.counted = at, False
+            incident.notified_at, incident.counted_at = at, None
             self._looks.drop(node)  # a look could only bring the notification forward
             self._notifications.put(node, later(at, self.repeat))
 
@@ -339,7 +341,7 @@ class DataAtRisk:
         """People could not be notified; again soon."""
         incident = self._incidents.get(node)
         if incident is not None:
-            incident.counted = True
+            incident.counted_at = incident.counted_at or now
             self._notifications.put(node, later(now, TRY_AGAIN_AFTER))
 
     def report(self) -> AtRisk:

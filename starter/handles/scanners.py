@@ -18,7 +18,7 @@ from temporalio.client import (
     WorkflowUpdateRPCTimeoutOrCancelledError,
     WorkflowUpdateStage,
 )
-from temporalio.common import AutoUpgradeVersioningOverride, SearchAttributePair, TypedSearchAttributes, WorkflowIDConflictPolicy
+from temporalio.common import SearchAttributePair, TypedSearchAttributes, WorkflowIDConflictPolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -373,13 +373,11 @@ class DeviceCheckHandle:
             raise unanswered(error, what=self._what) from error
 
     def _start_options(self, summary: str) -> dict[str, Any]:
-        """It sleeps for hours, so it is pinned to no build: no worker may run that one any more when it wakes."""
         return {
             "id": self.workflow_id,
             "task_queue": WORKFLOW_QUEUE,
             "id_conflict_policy": WorkflowIDConflictPolicy.USE_EXISTING,
             "static_summary": summary,
-            "versioning_override": AutoUpgradeVersioningOverride(),
             "search_attributes": TypedSearchAttributes(
                 [
                     SearchAttributePair(search_attributes.CLUSTER, self.cluster),

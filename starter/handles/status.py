@@ -47,6 +47,11 @@ class ClusterStatus:
     last: ScannerStatus | None = None
     devices: tuple[DeviceRow, ...] = ()
 
+    @property
+    def is_unknown(self) -> bool:
+        """Whether there was no answer, now or before: that nothing is listed means nothing then."""
+        return self.unanswered and self.scanner is None and not (self.episodes or self.silent)
+
 
 # Open preservations: visibility says which there are, and lags; what each of them holds is asked of itself.
 

@@ -284,8 +284,8 @@ def _table(found: Sequence[ClusterStatus], within: bool) -> Table:
             each.cluster,
             str(report.inventory) if report is not None else "-",
             Text(str(sick) if report is not None else "-", style="red" if sick else ""),
-            str(len(each.episodes) + len(each.silent) + each.left_out),
-            Text(str(waiting), style="bold red" if waiting else ""),
+            str(len(each.episodes) + len(each.silent) + each.left_out) if not each.is_unknown else "-",
+            Text(str(waiting) if not each.is_unknown else "-", style="bold red" if waiting else ""),
             *((_condition(each),) if within else ()),
         )
     return table

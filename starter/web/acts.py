@@ -30,7 +30,7 @@ from policy.preservation.requests import parse_hold
 from policy.scan.permit_rules import OVERRIDABLE, against_requests
 from starter import wording
 from starter.client import Nodewarden
-from starter.errors import MissingError, RefusedError, RequestError, UnreadableError
+from starter.errors import MissingError, RefusedError, RequestError, SilentError, UnreadableError
 from starter.handles.episodes import EpisodeHandle
 from starter.handles.node_actions import name_of
 from starter.handles.status import refused_now, still_stopped_by
@@ -204,7 +204,8 @@ async def preview(views: Views, caller: Caller, cluster: str, verb: Verb, node: 
         try:
             episode = await views.warden.episode(cluster, node).status()
         except RequestError as error:
-            why_not = "" if verb in CONSEQUENCES or verb is Verb.HOLD else str(error)
+            begins = verb in CONSEQUENCES and not isinstance(error, SilentError)
+            why_not = "" if begins or verb is Verb.HOLD else str(error)
             consequence = consequence or (NONE_BEGINS if verb is Verb.HOLD else "")
     if episode is not None:
         why_not, consequence = _acceptance(episode, verb, consequence)

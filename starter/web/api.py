@@ -205,19 +205,22 @@ ANSWERED_BY_POST: dict[str, tuple[type[Any], ...]] = {f"{OF_CLUSTER}/acts": (mod
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Part:
+    """lists: its answer is nothing but a list, and refused where nothing is known: an empty one reads as none."""
+
     path: str
     kind: type[Any]
     make: Callable[[ClusterStatus], object]
     summary: str
+    lists: bool = False
 
 
 PARTS = (
     _Part(path="", kind=Overview, make=overview_of, summary="The page's own view: is it safe, what needs a person, what waits."),
     _Part(path="/status", kind=ClusterStatus, make=lambda status: status, summary="As `nodewarden status` has it."),
-    _Part(path="/nodes", kind=NodesAnswer, make=nodes_of, summary="Nodes with their verdicts."),
-    _Part(path="/checks", kind=ChecksAnswer, make=checks_of, summary="Health checks with their counts."),
-    _Part(path="/episodes", kind=EpisodesAnswer, make=episodes_of, summary="Open episodes."),
-    _Part(path="/waiting", kind=WaitingAnswer, make=waiting_of, summary="Nodes that wait, and what holds each."),
+    _Part(path="/nodes", kind=NodesAnswer, make=nodes_of, summary="Nodes with their verdicts.", lists=True),
+    _Part(path="/checks", kind=ChecksAnswer, make=checks_of, summary="Health checks with their counts.", lists=True),
+    _Part(path="/episodes", kind=EpisodesAnswer, make=episodes_of, summary="Open episodes.", lists=True),
+    _Part(path="/waiting", kind=WaitingAnswer, make=waiting_of, summary="Nodes that wait, and what holds each.", lists=True),
     _Part(path="/permits", kind=PermitsAnswer, make=permits_of, summary="Permits and the queue for them."),
     _Part(path="/stops", kind=StopsAnswer, make=stops_of, summary="Pauses, holds, and all else that stops us."),
 )
@@ -225,7 +228,11 @@ PARTS = (
 
 def _of_status(part: _Part) -> None:
     async def answered(request: Request, cluster: str) -> Response:
-        body, tag = await views_of(request).known(cluster).encoded(part.path, part.make)
+        view = views_of(request).known(cluster)
+        status = await view.status()
+        if part.lists and status.is_unknown:
+            raise SilentError(status.problem)
+        body, tag = await view.encoded(part.path, part.make)
         if request.headers.get("If-None-Match") == tag:
             return Response(status_code=304, headers={"ETag": tag})
         return Response(body, media_type="application/json", headers={"ETag": tag, "Cache-Control": "no-cache"})

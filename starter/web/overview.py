@@ -61,7 +61,8 @@ class Overview:
     """One cluster at a moment. headline: the one sentence; also: what else is not as it should be. safe: whether nothing keeps us
     from acting and no data is at risk. stops: what keeps us from acting, each with its way out. pauses: those in force.
     blocked: of the stops those that hold under every check; obstacle: the first of them in a few words. seen: when the cluster
-    was as it is shown; blind: why it may be otherwise now, "" where it is seen. at_risk: the nearest of
+    was as it is shown; blind: why it may be otherwise now, "" where it is seen. unknown: why episodes, permits and pauses are not
+    known now, and shown as of `at` if they are, "" where they are known. at_risk: the nearest of
     at_risk_nodes; at_risk_problem: why what is attached can't be followed, so that there may be more."""
 
     cluster: str
@@ -74,6 +75,7 @@ class Overview:
     obstacle: str = ""
     seen: datetime | None = None
     blind: str = ""
+    unknown: str = ""
     pauses: tuple[Pause, ...] = ()
     nodes: int = 0
     permits_used: int = 0
@@ -119,6 +121,7 @@ def overview_of(status: ClusterStatus) -> Overview:
         obstacle=wording.blocked(scanner, status.at),
         seen=seen_at(report) if report is not None else None,
         blind=next((each.text for each in found if each.code in BLIND), status.problem),
+        unknown=status.problem if status.unanswered else "",
         pauses=scanner.pauses if scanner is not None else (),
         nodes=report.inventory if report is not None else 0,
         permits_used=sum(each.state is not PermitState.PARKED for each in permits),

@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Generic, TypeVar
 
@@ -85,6 +86,7 @@ READ_FRESH = timedelta(seconds=5)
 """How old a reading of a whole cluster may be that a page shows."""
 REST = 50
 """And so many times as long as it took: pages get a fiftieth of the time for it, however large the cluster is."""
+NO_PERSONS = "which nodes need a person is not known"
 MOST_DRAWN = 64
 """Of one reading: fleets by other labels and explanations of other nodes, and anybody may name one."""
 
@@ -163,6 +165,8 @@ class WatchedCluster:
         fleets, of = self._drawn.of(found).fleets, (by, *sorted(persons.items()))
         if of not in fleets:
             fleets[of] = fleet(self.cluster, found, by, persons)
+        if status.unanswered:
+            return replace(fleets[of], unread=(f"{NO_PERSONS}: {status.problem}", *fleets[of].unread))
         return fleets[of]
 
     async def explanation(self, node: str) -> tuple[ClusterSnapshot, Explanation]:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from temporalio.common import MetricCounter, MetricGaugeFloat, MetricMeter
+from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.report.alarms import REASON
+from activities.cluster.watch.freshness import ViewLimits
+from activities.cluster.watch.reflector import WatchLimits
 from activities.contracts.metrics import DATA_AT_RISK
 from activities.notification_sender import Notice
 from policy.episode.events import When
@@ -23,9 +27,10 @@ from simulator.api.control.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient
 from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, conditions, definition, node, until
-from tests.cluster.scans import Open, asked, observe, observe_until
+from tests.cluster.scans import LIVE, OURS, WATCHES, Open, asked, observe, observe_until
 from tests.cluster.skipping import now
 from tests.policy.builders import mark_metadata
+from workers.connect import watch_temporal
 
 pytestmark = pytest.mark.timeout(15)
 
@@ -77,8 +82,11 @@ class Scans:
         self.notices = list[Notice]()
         self._open = open_scan
 
-    async def open(self, *, meter: Any = MetricMeter.noop, **options: Any) -> ClusterScan:
-        opened: ClusterScan = await self._open(at_risk=DataAtRisk(**options), notify=self.notices.append, meter=meter)
+    async def open(
+        self, limits: ViewLimits = LIVE, watches: WatchLimits = WATCHES, *, meter: Any = MetricMeter.noop, **options: Any
+    ) -> ClusterScan:
+        risks = DataAtRisk(**options)
+        opened: ClusterScan = await self._open(limits, watches, at_risk=risks, notify=self.notices.append, meter=meter)
         return opened
 
     async def observe(self, scan: ClusterScan, known: ScanReport | None = None, wait: float = 0.25) -> ScanReport:
@@ -196,6 +204,73 @@ async def test_people_are_told_while_temporal_is_away_and_no_scan_runs(cluster: 
     away = [each for each in scans.notices if each.when is When.TEMPORAL_AWAY]
     assert [each.over for each in away] == [False, True]
     assert [each.node for each in scans.notices if each.when is When.DATA_AT_RISK] == [SICK]
+
+
+class Temporal:
+    """One that may be away, in one of two ways."""
+
+    def __init__(self) -> None:
+        self.namespace, self.workflow_service = "default", self
+        self.away = ""
+
+    async def describe_namespace(self, _: object) -> None:
+        if self.away == "hangs":
+            await asyncio.Event().wait()
+        if self.away:
+            raise RPCError("Connection refused", RPCStatusCode.UNAVAILABLE, b"")
+
+
+@pytest.mark.timeout(2 * 60 * 60)  # by the loop's clock
+@pytest.mark.parametrize("events", [201, 500])
+async def test_an_hour_without_temporal_is_known_within_15_s_and_data_at_risk_is_told_once_in_each_period(
+    api: ApiServer, cluster: ApiClient, scans: Scans, monkeypatch: pytest.MonkeyPatch, events: int
+) -> None:
+    """S36, S37: by the metric and to people, by two workers and also where no Event can be written; nothing else is written."""
+    gauge = list[tuple[datetime, float]]()
+    shown = SimpleNamespace(on=lambda _: SimpleNamespace(set=lambda value: gauge.append((now(), value))))
+    monkeypatch.setattr("workers.connect.metrics.TEMPORAL_AWAY", shown)
+    monkeypatch.setattr("tests.cluster.skipping.SHARE", 0.001)
+    usual = (ViewLimits(grace=timedelta(0)), WatchLimits(shortest_watch=7200.0, longest_watch=7200.0, absence=7200.0))
+    temporal, first, second = Temporal(), await scans.open(*usual, meter=scans.meter), await scans.open(*usual, meter=scans.meter)
+    await scans.observe(first)
+    await until(lambda: second.view.synced)
+    turns = iter(range(4000))
+
+    def counted(changed: Callable[..., Any]) -> Callable[..., Any]:
+        def turn(*since: Any) -> Any:
+            assert next(turns, None) is not None, "more than one turn of a worker in two seconds"
+            return changed(*since)
+
+        return turn
+
+    for each in (first, second):
+        monkeypatch.setattr(each.view, "changed", counted(each.view.changed))
+    client: Any = temporal
+    watching = [asyncio.create_task(watch_temporal(client, [each.without_temporal])) for each in (first, second)]
+    await asyncio.sleep(30)
+    written, before = len(api.requests.log), now()
+    if events >= 500:
+        api.faults.add(Fault(accident=Accident.STATUS, path="events", status=events, user_agent="nodewarden/"))
+    for temporal.away in ("hangs", "refuses"):
+        if temporal.away == "hangs":
+            await fall(cluster, timedelta(0))
+        await asyncio.sleep(30 * 60)
+    temporal.away, after = "", now()
+    await asyncio.sleep(15)
+    await ended(*watching)
+    told_at = [(at, value) for at, value in gauge if at > before]
+    assert [value for _, value in told_at] == [1, 1, 0, 0]
+    assert all(at - before < timedelta(seconds=15) for at, _ in told_at[:2])
+    assert all(at - after < timedelta(seconds=15) for at, _ in told_at[2:])
+    ours = [each.path for each in list(api.requests.log)[written:] if each.user_agent.startswith(OURS)]
+    assert [path for path in ours if not path.startswith(EVENTS)] == []
+    notices = [each.when for each in scans.notices if each.when in {When.DATA_AT_RISK, When.TEMPORAL_AWAY}]
+    workers = 2 if events >= 500 else 1  # of an Event that is not there another worker knows nothing
+    assert notices.count(When.DATA_AT_RISK) == 2 * workers, "after 10 and after 40 minutes"
+    assert len(scans.meter.counted) == 2 * workers
+    assert [each["count"] for each in await told(cluster)] == ([2] if events < 500 else [])
+    assert notices.count(When.TEMPORAL_AWAY) == 4
+    assert next(turns, None) is not None
 
 
 @pytest.mark.parametrize("why", ["stopped", "another's"])

@@ -1,4 +1,5 @@
-"""Keeps histories of workflow tests for the replay tests: `RECORD_HISTORIES=1 pytest tests/workflows` writes them anew.
+"""Keeps histories of workflow tests for the replay tests: `RECORD_HISTORIES=1 pytest tests/workflows
+tests/starter/test_client.py` writes them anew.
 
 A history is stored once and then stays: it stands for the runs that are open somewhere while a new version is rolled out.
 Record again only when the sequence of commands is meant to change, and say so in the CHANGELOG.
@@ -25,6 +26,12 @@ KEPT = {
     "test_a_node_that_comes_back_during_the_wait_is_only_uncordoned": "fencing-way-back",
     "test_a_manual_start_asks_for_a_permit_and_waits_in_the_queue": "fencing-queued",
     "test_both_supplies_must_be_off": "fencing-two-supplies",
+    "test_a_hold_stops_before_the_next_act_until_resumed": "fencing-held",
+    "test_s52_a_mode_that_is_raised_lets_it_go_on_with_a_new_permit": "fencing-mode",
+    "test_a_signal_that_nothing_confirms_gives_no_path_back": "fencing-path-word",
+    "test_pods_of_a_trusted_dump_are_freed_before_power_off_which_follows_all_the_same": "fencing-crash-dump",
+    "test_a_ready_node_fenced_by_hand_is_freed_only_once_it_is_seen_down": "fencing-by-hand",
+    "test_a_drain_that_a_release_ends_is_not_called_a_drain_that_went_well": "preservation-drain",
     "test_one_node_at_a_time_and_the_next_at_once_after_a_release": "scanner-one-at-a-time",
     "test_a_person_is_granted_queued_or_refused": "scanner-requests",
     "test_a_scanner_without_memory_finds_its_holders_again_before_it_admits": "scanner-rebuilt",
@@ -35,6 +42,7 @@ KEPT = {
     "test_a_machine_is_deleted_on_a_server_and_replaced": "remediation-machine-deleted",
     "test_a_ladder_on_a_server_ends_with_a_person_who_has_it_begin_anew": "remediation-ladder",
     "test_a_deletion_on_a_server_goes_on_in_a_new_history": "remediation-new-history",
+    "test_a_repetition_makes_no_second_record": "observation",
     "test_a_device_that_falls_silent_and_comes_back_is_told_exactly_once_each_way": "device-check-hourly",
 }
 

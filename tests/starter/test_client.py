@@ -29,6 +29,7 @@ from starter.handles import calls
 from starter.handles.calls import task_failure
 from starter.handles.history import History
 from starter.handles.observations import Observations
+from tests.replay.recording import keep_history
 from tests.starter.standins import ScannerStandIn
 from tests.workers.server import SILENT
 from workers.configuration.settings import load
@@ -322,6 +323,7 @@ async def test_a_repetition_makes_no_second_record(starter: ObservationStarter, 
     await starter.start(record)
     handle = client.get_workflow_handle(record.workflow_id, result_type=ObservationRecord)
     assert await handle.result() == record
+    await keep_history(handle)
     first = (await handle.describe()).run_id
     await starter.start(replace(record, spells=(replace(SPELL, traces=("told again",)),)))
     described = await handle.describe()

@@ -259,6 +259,35 @@ async def test_what_needs_a_person_first_stands_first_and_data_at_risk_offers_an
     assert "No node is queued" not in await text(page, f"/c/{CLUSTER}")
 
 
+@pytest.mark.parametrize("seen_before", [False, True])
+async def test_while_temporal_is_away_no_view_says_that_there_is_none(
+    page: aiohttp.ClientSession, scripted: ScriptedWarden, seen_before: bool
+) -> None:
+    """S37, S44: neither to people nor to programs, also where the last answer had none."""
+    why = "episodes of prod: Temporal is not available: Connection refused"
+    of = f"/api/v1/clusters/{CLUSTER}"
+    if seen_before:
+        await text(page, f"/c/{CLUSTER}")
+        await asyncio.sleep(views.FRESH.total_seconds())
+    scripted.answer = SilentError(why)
+    now = " ".join(re.sub("<[^>]+>", " ", await text(page, f"/c/{CLUSTER}")).split())
+    assert f"No: {why}" in now
+    for section in ("Data at risk", "Needs a person", "Under way", "Waiting"):
+        assert f"{section} Not known: {why}" in now
+    assert "Paused not known" in now
+    assert ("as they were" in now) == seen_before
+    pages = [now, *[await text(page, path) for path in ("/c/prod/checks", "/c/prod/acts/fence?node=node-1")]]
+    claims = ("needs a person.", "Nothing is being", "No node", "no health check", "0 of 0", "What follows fence:")
+    assert [claim for claim in claims for body in pages if claim in body] == []
+    for part, answers in {"nodes": seen_before, "checks": seen_before, "episodes": seen_before, "waiting": seen_before}.items():
+        async with page.get(f"{of}/{part}") as answer:
+            found = await answer.json()
+            assert (answer.status, found.get("error")) == ((200, None) if answers else (503, why)), found
+    for part in ("", "/status", "/stops"):
+        async with page.get(of + part) as answer:
+            assert why in await answer.text()
+
+
 async def test_now_says_what_is_not_known_of_data_at_risk_how_many_more_there_are_and_what_ended_lately(
     page: aiohttp.ClientSession, scripted: ScriptedWarden
 ) -> None:

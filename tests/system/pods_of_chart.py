@@ -5,6 +5,8 @@ What differs from a pod: the way to the API server, which a pod has from its mou
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -20,8 +22,10 @@ CONFIG_MAPS = Resource(api_version="v1", kind="ConfigMap", plural="configmaps")
 class PodsOfChart:
     """`await pods.follow()` after each change of the release: starts what is new, ends what is gone, as a kubelet would."""
 
-    def __init__(self, system: System) -> None:
+    def __init__(self, system: System, *, sources: Mapping[str, Path] | None = None) -> None:
+        """sources: where the packages of a Deployment's image are, of each that does not run ours."""
         self.system = system
+        self.sources = sources or {}
         self.running: dict[str, tuple[dict[str, Any], WorkerProcess]] = {}
 
     async def follow(self) -> None:
@@ -48,7 +52,11 @@ class PodsOfChart:
         [container] = pod["containers"]
         command, *arguments = container["args"]
         assert command == "worker"
-        worker = await WorkerProcess.start(folder, config=config, name=f"{name}-{len(self.system.workers)}", arguments=arguments)
+        packages = {"PYTHONPATH": str(self.sources[name])} if name in self.sources else {}
+        number = len(self.system.workers)
+        worker = await WorkerProcess.start(
+            folder, config=config, name=f"{name}-{number}", arguments=arguments, environment=packages
+        )
         self.system.workers.append(worker)
         return worker
 

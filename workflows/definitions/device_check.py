@@ -112,18 +112,26 @@ class DeviceCheck:
         return DeviceCheckResult(cluster=self._cluster, memory=self._remembered.carried())
 
     async def _is_check_due(self) -> bool:
-        """Wait until all devices are due. False: checks by the clock were stopped, and no question has come for a while."""
+        """Wait until all devices are due, which they are at once where another build is current: the next history begins without
+        a report. False: checks by the clock were stopped, and no question has come for a while."""
         while self._every is None or workflow.now() < self._due:
             if self._every is not None:
                 schedule, rest = (self._every, self._due), self._due - workflow.now()
                 await self._until(
-                    lambda schedule=schedule: (self._every, self._due) != schedule, rest, "until all devices are due"
+                    lambda schedule=schedule: (self._every, self._due) != schedule or self._moves(),
+                    rest,
+                    "until all devices are due",
                 )
+                if self._moves():
+                    self._due = workflow.now()
             elif self._asking:
                 await workflow.wait_condition(lambda: not self._asking)
             elif not await self._until(lambda: self._every is not None or self._asking > 0, LINGER, "for the next question"):
                 return False
         return True
+
+    def _moves(self) -> bool:
+        return self._report is not None and continuation.is_another_build_current()
 
     async def _check_by_the_clock(self) -> None:
         every = self._every or FIRST_AFTER
@@ -298,6 +306,11 @@ class DeviceCheck:
         if policies != self._remembered.policies:
             self._remembered.policies = policies
             self._due = min(self._due, later(workflow.now(), SETTLED_AFTER))
+
+    @workflow.signal(description="Another build is current (not for people).")
+    def build_changed(self) -> None:
+        """Another build is current: all devices are read again, under that. Temporal tells of it with the task that this
+        brings."""
 
     @workflow.signal(description="From now on check only on request; without one, end.")
     def stop(self) -> None:

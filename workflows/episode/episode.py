@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, FailureError
@@ -533,10 +533,8 @@ class Episode:
                 left = max(end - workflow.now(), timedelta(0))
                 duration = left if duration is None else min(duration, left)
         if continuation.roll_is_due(may_move=continuation.is_long(duration)) and not self._has_changes and self.may_leave():
-            ends = workflow.now() + duration if duration is not None else None
-            self.state.left_in = Rest(ends=ends, why=why)
-            raise NewHistory
-        await self._wait_for_change(duration, why)
+            self._leave_in(workflow.now() + duration if duration is not None else None, why)
+        await self._wait_for_change(duration, why, may_move=continuation.is_long(duration))
         self.state.changes_seen, self.state.unseen = self.state.changes, False
         for over in [each for each in self.state.holds if each.until is not None and each.until <= workflow.now()]:
             self.state.holds = tuple(each for each in self.state.holds if each is not over)
@@ -550,15 +548,27 @@ class Episode:
         rest, self.state.left_in = self.state.left_in, None
         if rest is not None:
             left = max(rest.ends - workflow.now(), timedelta(0)) if rest.ends is not None else None
-            await self._wait_for_change(left, rest.why)
+            await self._wait_for_change(left, rest.why, may_move=True)
 
     @property
     def _has_changes(self) -> bool:
         return self.state.unseen or self.state.changes != self.state.changes_seen
 
-    async def _wait_for_change(self, duration: timedelta | None, why: str) -> None:
+    async def _wait_for_change(self, duration: timedelta | None, why: str, *, may_move: bool) -> None:
+        """Raises NewHistory where it goes on resting under another build."""
+        ends = workflow.now() + duration if duration is not None else None
+
+        def moves() -> bool:
+            return may_move and continuation.is_another_build_current() and self.may_leave()
+
         with contextlib.suppress(asyncio.TimeoutError):
-            await workflow.wait_condition(lambda: self._has_changes, timeout=duration, timeout_summary=why)
+            await workflow.wait_condition(lambda: self._has_changes or moves(), timeout=duration, timeout_summary=why)
+            if not self._has_changes:
+                self._leave_in(ends, why)
+
+    def _leave_in(self, ends: datetime | None, why: str) -> NoReturn:
+        self.state.left_in = Rest(ends=ends, why=why)
+        raise NewHistory
 
     async def pause(self, duration: timedelta, why: str) -> None:
         """A durable wait that nothing ends early."""

@@ -171,6 +171,10 @@ class EpisodeWorkflow:
         """The scanner grants the permit that we queued for."""
         self.episode.take_grant()
 
+    @workflow.signal(description="Another build is current (not for people).")
+    def build_changed(self) -> None:
+        """Another build is current: one that rests goes on under that. Temporal tells of it with the task that this brings."""
+
     async def _verified(self, action: Verb, command: Command, still: Callable[[Command], None], **said: Any) -> Command:
         """See `attestation.verified_command`. said: what the command says besides."""
         episode = self.episode

@@ -42,7 +42,18 @@ def roll_is_due(*, may_move: bool, events: int | None = None) -> bool:
     """
     info = workflow.info()
     long = info.is_continue_as_new_suggested() or info.get_current_history_length() >= (events or HISTORY_LIMIT)
-    return long or (may_move and info.is_target_worker_deployment_version_changed())
+    return long or (may_move and is_another_build_current())
+
+
+def is_another_build_current() -> bool:
+    """Temporal says so with a workflow task, and begins none for it: one that rests has to be woken, by any signal."""
+    return workflow.info().is_target_worker_deployment_version_changed()
+
+
+def build() -> str:
+    """Of the worker that has this workflow now, "" where it names none."""
+    version = workflow.info().get_current_deployment_version()
+    return version.build_id if version is not None else ""
 
 
 def go_on(request: object, *, kind: Kind | None = None, memo: Mapping[str, Any] | None = None) -> NoReturn:

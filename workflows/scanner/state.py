@@ -48,6 +48,8 @@ class ScannerState:
     started: datetime
     holder: str = ""
     """Our name in the cluster Lease, "" until it is known."""
+    build: str = ""
+    """Of the worker under which the episodes that rest were woken last."""
     polls: int = 0
     scans: int = 0
     opened: int = 0

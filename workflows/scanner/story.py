@@ -51,6 +51,8 @@ OUTDATED = timedelta(seconds=2)
 """How long the running scan shows people other episodes and refusals than there are: mostly it is answered before that."""
 PRESERVE_AGAIN = timedelta(minutes=1)
 """What a preservation was notified of is repeated so often, in case that an episode which should have acted never learned it."""
+WAKE_AFTER = timedelta(seconds=10)
+"""A build that is made current is known to all of Temporal by then."""
 HASTY, HASTY_IN_A_ROW, BREATH = timedelta(milliseconds=200), 20, timedelta(seconds=1)
 AS_FOUND = ""
 """The stamp of an episode that was notified of nothing yet: that its node is sick it knows."""
@@ -93,6 +95,7 @@ class ScannerStory:
             self._holders.forget()
         workflow.register_random_seed_callback(lambda _: self._holders.forget())
         await self._learn_our_name()
+        self._background.begin(self._wake_under_another_build())
         while self._underway.stop is None and not continuation.roll_is_due(may_move=self._state.scans > self._scans_before):
             report = await self._next_report()
             if report is not None:
@@ -506,6 +509,29 @@ class ScannerStory:
         if result.gone:
             state.described_at = None  # one has closed and its release has not arrived: describe it now
             self._underway.changed = True
+
+    async def _wake_under_another_build(self) -> None:
+        """Temporal brought us to another build, and tells an episode that rests of it only when something wakes that. Where it
+        can't be done now, our next history does it."""
+        state, build = self._state, continuation.build()
+        if state.build in {"", build}:
+            state.build = build
+            return
+        with contextlib.suppress(asyncio.TimeoutError):  # all of Temporal has to know which one is current
+            await workflow.wait_condition(
+                lambda: self._underway.stop is not None, timeout=WAKE_AFTER, timeout_summary="before episodes that rest are woken"
+            )
+        try:
+            await options.execute(
+                EpisodeActivities.notify,
+                NotifyRequest(cluster=self._scanner.cluster, build_changed=True),
+                options.temporal_call(),
+                f"wakes the episodes that rest: build {build} is current",
+            )
+        except ActivityError as error:
+            workflow.logger.warning("episodes that rest can't be woken under another build: %s", error_message(error))
+        else:
+            state.build = build
 
     def _note_repetition(self, release: Release) -> None:
         """A node that is fenced again and again raises an alarm, which the metric counts at once, and an Event may say."""

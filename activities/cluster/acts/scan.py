@@ -188,6 +188,7 @@ class ClusterScan(ScanActivities):
             while True:
                 stamp, began = self.view.stamp, asyncio.get_running_loop().time()
                 due = WITHOUT_SCAN_SECONDS
+                self.view.ledger.advance(self.view.now())  # no report does: a verdict that is due would end every wait at once
                 if (
                     not self._stopped
                     and self.view.asked
@@ -195,7 +196,7 @@ class ClusterScan(ScanActivities):
                 ):
                     due = self._warn_of_data_at_risk()
                 await self.view.changed(stamp, due)
-                await self.view.gather(began + DRAWN_UP_EVERY)
+                await self.view.gather(began + LATER_SECONDS)
         finally:
             self._alarms.temporal_away(over=True)
 

@@ -216,11 +216,9 @@ class DataAtRiskReporter(BackgroundWriter):
         self._at_risk.looked(node, [stay for stay in stays if stay.volumes], at)
 
     async def _warn(self, warned: DataAtRiskWarning, meter: MetricMeter) -> None:
-        """The metric counts whatever becomes of the Event; what another worker has warned of is counted there."""
+        """People are notified, and the metric counts, whatever becomes of the Event; where another worker has warned, it has done
+        that. While Temporal is away each worker of the cluster comes here."""
         now = self._clock()
-        self._notify(
-            Notice(when=When.DATA_AT_RISK, cluster=self._cluster, node=warned.node, subject=warned.uid, text=_message(warned))
-        )
         try:
             published = await self._recorder.publish(_happening(warned), quiet=self._at_risk.repeat - CLOCKS_DIFFER)
         except ApplicationError as error:
@@ -231,6 +229,9 @@ class DataAtRiskReporter(BackgroundWriter):
             self._at_risk.notified(warned.node, now)
         if published and not warned.counted:
             log.warning("DataAtRisk: Node/%s: %s", warned.node, _message(warned))
+            self._notify(
+                Notice(when=When.DATA_AT_RISK, cluster=self._cluster, node=warned.node, subject=warned.uid, text=_message(warned))
+            )
             metrics.DATA_AT_RISK.add(meter, cluster=self._cluster)
 
 
