@@ -17,6 +17,8 @@ from policy.episode.messages import Outcome
 from simulator.client import PatchType
 from simulator.objects import name_of
 from simulator.resources import NODES
+from starter.web.overview import overview_of
+from starter.web.views import Views
 from tests.system.fixtures import MakeSystem
 from tests.system.harness import System
 from tests.system.questions import commands, events_about
@@ -80,13 +82,21 @@ async def test_without_temporal_nothing_is_begun_people_know_it_and_data_at_risk
         return bool((await system.live_node(other))["spec"].get("unschedulable"))
 
     await system.until(is_cordoned, f"{other} is cordoned")
+    page = Views(system.warden, (system.cluster_name,)).known(system.cluster_name)
+    assert overview_of(await page.status()).unknown == ""
     await system.temporal.kill()
     killed = time.monotonic()
 
     async def is_known() -> bool:
         return await away(system) == 1
 
-    await system.until(is_known, "the metric says so", seconds=30)
+    async def is_shown() -> bool:
+        return "Temporal is not available" in overview_of(await page.status()).unknown
+
+    with page.watched():  # an open page is drawn anew with each new status
+        await system.until(is_known, "the metric says so", seconds=15)
+        await system.until(is_shown, "an open page says so", seconds=3)
+    await page.close()
     await system.workers[0].kill()
     await system.start_worker()  # which has never reached Temporal: all that follows is so of it, too
     await system.until(is_known, "its metric says so", seconds=30)
