@@ -20,6 +20,7 @@ import pytest
 import yaml
 
 from activities.cluster.api.connection import ClusterConnection
+from policy.fence.templates import FenceConfigReader
 from simulator.client import ApiAddress, ApiClient, ApiError
 from simulator.cluster import kubeconfig_of
 from starter import uninstall
@@ -27,6 +28,8 @@ from starter.doctor import Level, definitions, rights
 from supply_chain.chart import CHART
 from tests.deploy.helm import NAMESPACE, RELEASE, chart
 from tests.documents import path_of
+from tests.policy.builders import node
+from tests.policy.fence.test_own_objects import EC2, an_object
 from tests.system.real_api import api_server
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
@@ -134,19 +137,34 @@ async def test_an_upgrade_and_a_rollback_leave_keys_selectors_and_our_own_namesp
     assert [rule for rule in role["rules"] if "pods/eviction" in rule["resources"]]
 
 
-async def test_an_upgrade_brings_definitions_as_they_are_now(helm: Act, person: ApiClient, tmp_path: Path) -> None:
-    """Helm would leave those of a chart's crds/ as they were at the first installation."""
+async def test_an_upgrade_brings_definitions_as_they_are_now_and_a_rollback_keeps_their_objects(
+    helm: Act, person: ApiClient, tmp_path: Path
+) -> None:
+    """Helm would leave those of a chart's crds/ as they were at the first installation. An object with a field that the older
+    definition does not have is read as that definition has it, whole, by the code of both; that field is back with the next
+    upgrade, as long as it was not written meanwhile."""
     older = Path(shutil.copytree(CHART, tmp_path / "nodewarden"))
     definition = older / "files/crds/fenceconfigs.nodewarden.io.yaml"
     document = yaml.safe_load(definition.read_text(encoding="utf-8"))
     for version in document["spec"]["versions"]:
         del version["additionalPrinterColumns"]
+        del version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["restarts"]
     definition.write_text(yaml.safe_dump(document), encoding="utf-8")
     await helm("install", str(older), RELEASE, {}, namespace=NAMESPACE, create_namespace=True)
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/fenceconfigs.nodewarden.io"
     assert not _columns(await person.get(path))
     await _upgrade(helm, {"settings": {"scan": {"cap": 2}}})
     assert "Node" in _columns(await person.get(path))
+
+    configs = "/apis/nodewarden.io/v1alpha1/fenceconfigs"
+    await person.create(configs, an_object("all", restarts=2))
+    await helm("rollback", RELEASE, version=1)
+    assert not _columns(await person.get(path))
+    for restarts in ({None, 2}, {2}):  # the simulated server prunes what is written, a real one also what is read
+        found = await person.get(f"{configs}/all")
+        assert found["spec"].get("restarts") in restarts
+        assert FenceConfigReader(found).of(node(provider_id=EC2)).errors == ()
+        await _upgrade(helm, {})
 
 
 def _columns(definition: dict[str, Any]) -> set[str]:

@@ -76,6 +76,15 @@ async def test_nodes_stand_in_their_zone_and_group_and_the_odd_ones_by_name(page
     assert {each["name"] for each in (await asked(page, "nosuch"))["groups"]} == {"nosuch="}
 
 
+async def test_without_temporal_it_is_not_known_which_nodes_need_a_person(
+    page: aiohttp.ClientSession, scripted: ScriptedWarden
+) -> None:
+    """S37: the nodes are read from the cluster, and shown."""
+    scripted.answer = SilentError("Temporal is away")
+    found = await asked(page)
+    assert (found["nodes"], found["unread"][0]) == (24, "which nodes need a person is not known: Temporal is away")
+
+
 async def test_a_cordoned_node_does_not_look_failed(page: aiohttp.ClientSession) -> None:
     """By its shape and its word, for whoever sees no colours; one that is sick, too, is both."""
     body = await text(page, FLEET)
