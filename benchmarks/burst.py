@@ -19,7 +19,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import itertools
-import json
 import re
 import sys
 from collections.abc import Sequence
@@ -27,7 +26,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from benchmarks.stage.figures import Spread, number, table
+from benchmarks.stage.figures import Spread, number, printed, table
 from benchmarks.stage.processes import resident_megabytes
 from benchmarks.stage.running import DATABASE, Spent, Stage, stage
 from benchmarks.stage.sightings import Sighting, Sightings
@@ -310,7 +309,7 @@ def main() -> int:
         if not options.json:
             print(show(outcomes[-1]), flush=True)
     if options.json:
-        print(json.dumps([each.as_json() for each in outcomes], indent=2))
+        print(printed([each.as_json() for each in outcomes]))
     return 1 if any(each.problems for each in outcomes) else 0
 
 

@@ -18,13 +18,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import count as counting
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ import yaml
 from temporalio.client import Client
 
 from benchmarks.stage import floor
-from benchmarks.stage.figures import Spread, number, table
+from benchmarks.stage.figures import Spread, number, printed, table
 from benchmarks.stage.histories import history_cost
 from benchmarks.stage.processes import cpu_time, resident_megabytes
 from benchmarks.stage.running import as_shipped
@@ -75,10 +75,10 @@ WANTED = {
 class Cluster:
     """Nodes that are objects only, and a check over them. act: which visible act its remediation begins with."""
 
-    def __init__(self, size: int, act: str, api: ApiServer, client: ApiClient, cloud: GceEndpoint) -> None:
+    def __init__(self, size: int, act: str, api: ApiServer, client: ApiClient, cloud: GceEndpoint, *, name: str = "") -> None:
         self.size = size
         self.act = act
-        self.name = f"{act}-{size}"
+        self.name = name or f"{act}-{size}"
         self._api = api
         self._client = client
         self._cloud = cloud
@@ -113,6 +113,14 @@ class Cluster:
             for name in list(self._ready):
                 await asyncio.sleep(REPORT_EVERY / self.size / timedelta(seconds=1))
                 await self._write_status(name)
+
+    async def flap(self, seconds: float) -> None:
+        """For ever: so often another node says that it is not ready, or ready again."""
+        for turn in counting():
+            name = f"node-{turn % self.size}"
+            self._ready[name] = ("Unknown" if self._ready[name][0] == "True" else "True", datetime.now(UTC))
+            await self._write_status(name)
+            await asyncio.sleep(seconds)
 
     def victims(self, count: int) -> list[str]:
         """The next ones, so that none is taken again before all others were."""
@@ -279,20 +287,20 @@ class Bench:
     """A worker for one cluster, and what it costs."""
 
     def __init__(self, cluster: Cluster, warden: Nodewarden, worker: WorkerProcess, temporal: TemporalServer) -> None:
-        self._cluster = cluster
+        self.cluster = cluster
         self.name = cluster.name
         self._warden = warden
-        self._worker = worker
+        self.worker = worker
         self._temporal = temporal
 
     async def begin(self) -> None:
         """The scanner, until it has seen all nodes."""
-        await self._warden.start_scanner(self._cluster.name, cap=2 * TOGETHER)
+        await self._warden.start_scanner(self.cluster.name, cap=2 * TOGETHER)
         async with asyncio.timeout(PATIENCE):
             while True:
-                status = await self._warden.status(self._cluster.name)
+                status = await self._warden.status(self.cluster.name)
                 report = status.scanner.report if status.scanner else None
-                seen = report is not None and report.inventory == self._cluster.size
+                seen = report is not None and report.inventory == self.cluster.size
                 if report is not None and seen and not report.view.stale and report.lease.held:
                     return
                 await asyncio.sleep(0.5)
@@ -301,7 +309,7 @@ class Bench:
         """Which they are soon after a policy names them, and then once in hours: nothing that an idle cluster does."""
         async with asyncio.timeout(PATIENCE):
             while True:
-                if await self._warden.device_check(self._cluster.name).last_report() is not None:
+                if await self._warden.device_check(self.cluster.name).last_report() is not None:
                     return
                 await asyncio.sleep(0.5)
 
@@ -314,26 +322,26 @@ class Bench:
         return Idle(
             worker=(worker_now - worker) / seconds,
             temporal=(temporal_now - temporal) / seconds,
-            worker_megabytes=resident_megabytes(self._worker.pid),
+            worker_megabytes=resident_megabytes(self.worker.pid),
             temporal_megabytes=resident_megabytes(self._temporal.pid),
         )
 
     async def round(self, count: int) -> Round:
         """Break so many, see each of them acted upon, mend them, and wait until their episodes have ended."""
-        loop, names = asyncio.get_running_loop(), self._cluster.victims(count)
+        loop, names = asyncio.get_running_loop(), self.cluster.victims(count)
         began, spent = loop.time(), sum(self._spent())
         since = datetime.now(UTC)
-        deadline, acted = await self._cluster.break_(names)
+        deadline, acted = await self.cluster.break_(names)
         try:
             # `wait_for` of a gathering that is cancelled leaves an exception that is never retrieved.
             async with asyncio.timeout(PATIENCE):
                 moments = await asyncio.gather(*acted.values())
         except TimeoutError:
             missing = [name for name, told in acted.items() if not told.done() or told.cancelled()]
-            raise TimeoutError(f"{self._cluster.name}: not acted upon within {PATIENCE:.0f} s: {', '.join(missing)}") from None
+            raise TimeoutError(f"{self.cluster.name}: not acted upon within {PATIENCE:.0f} s: {', '.join(missing)}") from None
         spent_until_visible = sum(self._spent()) - spent
-        await self._cluster.mend(names)
-        ids = [episode_id(self._cluster.name, name) for name in names]
+        await self.cluster.mend(names)
+        ids = [episode_id(self.cluster.name, name) for name in names]
         client = self._warden.client
         async with asyncio.timeout(PATIENCE):
             await asyncio.gather(*(client.get_workflow_handle(each).result() for each in ids))
@@ -350,7 +358,7 @@ class Bench:
         )
 
     def _spent(self) -> tuple[float, float]:
-        return cpu_time(self._worker.pid).total, cpu_time(self._temporal.pid).total
+        return cpu_time(self.worker.pid).total, cpu_time(self._temporal.pid).total
 
 
 @asynccontextmanager
@@ -364,7 +372,7 @@ async def running(size: int, act: str) -> AsyncIterator[tuple[Bench, Client, Pat
         cluster = Cluster(size, act, api, client, await stack.enter_async_context(GceEndpoint()))
         await cluster.prepare()
         reports = asyncio.create_task(cluster.report(), name="reports of the nodes")
-        stack.push_async_callback(_end, reports)
+        stack.push_async_callback(end, reports)
         (folder / "kubeconfig").write_text(api.kubeconfig())
         config = folder / "nodewarden.yaml"
         written = {
@@ -389,7 +397,8 @@ async def running(size: int, act: str) -> AsyncIterator[tuple[Bench, Client, Pat
             raise
 
 
-async def _end(task: asyncio.Task[None]) -> None:
+async def end(task: asyncio.Task[None]) -> None:
+    """Cancel it."""
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
@@ -460,7 +469,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     measured = asyncio.run(_measure_all(options))
-    print(json.dumps([each.as_json() for each in measured], indent=2) if options.json else show(measured))
+    print(printed([each.as_json() for each in measured]) if options.json else show(measured))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import sys
 import tempfile
 from collections import Counter
@@ -28,7 +27,7 @@ from typing import Any
 from temporalio.client import Client
 
 from benchmarks.stage import floor
-from benchmarks.stage.figures import number, table
+from benchmarks.stage.figures import number, printed, table
 from benchmarks.stage.histories import HistoryCost, history_cost
 from benchmarks.stage.processes import cpu_time
 from benchmarks.stage.running import DATABASE, Spent, Stage, stage
@@ -284,7 +283,7 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     measured = asyncio.run(_measure_all(options))
-    print(json.dumps(as_json(measured), indent=2) if options.json else show(measured))
+    print(printed(as_json(measured)) if options.json else show(measured))
     problems = [problem for each in measured for problem in each.problems]
     for problem in problems:
         print(f"PROBLEM {problem}", file=sys.stderr)

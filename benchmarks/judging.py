@@ -15,12 +15,16 @@ import asyncio
 import gc
 import statistics
 import time
+import tracemalloc
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, cast
 
+import orjson
+
 from activities.cluster.acts.fence_devices import ClusterFenceDevices
 from activities.cluster.api.served_cluster import ServedCluster
+from activities.cluster.objects.decoding import NODE_DECODING
 from activities.cluster.objects.object_reader import FileObjects
 from activities.contracts.device_check import FenceDevicesRequest, NodeNamesRequest
 from activities.keyring import Keyring
@@ -30,6 +34,7 @@ from policy.checks.health_check import HealthCheck
 from policy.dialects import parse
 from policy.objects.nodes import Condition, NodeView
 from policy.scan.ledger import Ledger
+from policy.values.times import written
 from workflows.definitions.device_check import FOUND
 
 if TYPE_CHECKING:
@@ -41,6 +46,8 @@ POOLS = ("a", "b", "c", "d", "e")
 OTHER_CONDITIONS = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
 SICK_EVERY = 200
 NAMESPACE = "nodewarden"
+PAGE = 500
+"""Nodes that an API server lists at once."""
 WORKER = "node-role.kubernetes.io/worker"
 
 
@@ -151,6 +158,54 @@ def reports(size: int, rounds: int) -> list[float]:
     return taken
 
 
+def _listed(number: int) -> dict[str, Any]:
+    """The same node as an API server lists it."""
+    view = node(number)
+    metadata = {"name": view.name, "uid": view.uid, "resourceVersion": str(number), "labels": view.labels}
+    conditions = [
+        {"type": each.type, "status": each.status, "lastTransitionTime": written(each.since or NOW), "reason": "Kubelet"}
+        for each in view.conditions
+    ]
+    info = {"bootID": f"boot-{number}", "systemUUID": f"00000000-0000-0000-0000-{number:012}"}
+    status = {"conditions": conditions, "nodeInfo": info, "addresses": [{"type": "InternalIP", "address": f"fd00::{number:x}"}]}
+    return {"metadata": metadata, "spec": {"providerID": view.provider_id}, "status": status}
+
+
+def synced(size: int, rounds: int) -> list[float]:
+    """Milliseconds of CPU for the first list of all nodes, from its pages to the first report."""
+    starts = range(0, size, PAGE)
+    pages = [
+        orjson.dumps({"metadata": {}, "items": [_listed(each) for each in range(at, min(size, at + PAGE))]}) for at in starts
+    ]
+    taken = []
+    for _ in range(max(1, rounds // 10)):
+        start, ledger = time.process_time(), Ledger()
+        for check in checks():
+            ledger.put_check(check)
+        for page in pages:
+            for item in NODE_DECODING.items(page):
+                ledger.put_node(item.value, NOW)
+        ledger.report_parts(NOW)
+        taken.append((time.process_time() - start) * 1000)
+    return taken
+
+
+def kilobytes(size: int) -> float:
+    """What a ledger with that many nodes takes for each, as Python counts it."""
+    gc.collect()
+    tracemalloc.start()
+    ledger = Ledger()
+    for check in checks():
+        ledger.put_check(check)
+    for number in range(size):
+        body = orjson.dumps({"metadata": {}, "items": [_listed(number)]})
+        for item in NODE_DECODING.items(body):
+            ledger.put_node(item.value, NOW)
+    taken = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    return taken / size / 1000
+
+
 class _Watched:
     """What a worker's watch has of the fleet: one template of ours that a health check names, for all nodes."""
 
@@ -212,16 +267,18 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     print(f"3 health checks; milliseconds, median (99th percentile) of {options.rounds} rounds and more")
-    print(f"{'':34}{SMALL:>8} nodes{options.nodes:>16} nodes   ratio")
+    print(f"{'':36}{SMALL:>8} nodes{options.nodes:>16} nodes   ratio")
     for title, measure in (
         ("everybody judged by every check", full),
         ("one node's change judged", incremental),
         ("a report drawn up", reports),
-        ("the fence devices of all found", devices),
+        ("the first list, CPU", synced),
+        ("the fence devices of all found, CPU", devices),
     ):
         small, large = measure(SMALL, options.rounds), measure(options.nodes, options.rounds)
         ratio = statistics.median(large) / statistics.median(small)
-        print(f"{title:34}{_stated(small):>14}{_stated(large):>22}{ratio:8.1f}")
+        print(f"{title:36}{_stated(small):>14}{_stated(large):>22}{ratio:8.1f}")
+    print(f"{'memory of a node, KB':36}{kilobytes(SMALL):14.1f}{kilobytes(options.nodes):22.1f}")
 
 
 def _stated(taken: list[float]) -> str:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
 import shutil
 import sys
@@ -37,7 +36,7 @@ from activities.power.bmc.drivers import IPMI_SERVER, REDFISH_SERVER
 from activities.power.driver import Deadline, DeviceCredentials, PowerDriver
 from activities.power.registry import driver_for, factory_of
 from activities.power.service import PowerService
-from benchmarks.stage.figures import Spread, number, table
+from benchmarks.stage.figures import Spread, number, printed, table
 from benchmarks.stage.processes import cpu_time, resident_megabytes
 from policy.fence.plan import PowerDevice
 from policy.fence.power import PowerState
@@ -258,7 +257,7 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     measured = asyncio.run(measure(options.operations))
-    print(json.dumps(as_json(measured), indent=2) if options.json else show(measured))
+    print(printed(as_json(measured)) if options.json else show(measured))
     return 0
 
 

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
+import platform
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 
@@ -34,6 +41,17 @@ class Spread:
     def as_json(self) -> dict[str, Any]:
         """By the names that the tables use."""
         return {"count": self.count, "p50": self.median, "p99": self.p99, "max": self.largest, "mean": self.mean}
+
+
+def printed(figures: Any, *, seed: int | None = None) -> str:
+    """The figures as JSON, with what they are worth nothing without: of which version, on which machine, with which arguments.
+    seed: of what is drawn, None where nothing is."""
+    root = Path(__file__).parents[2]
+    commit = subprocess.run(["git", "-C", root, "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
+    cores, load = os.cpu_count(), os.getloadavg()
+    machine = {"system": platform.platform(), "python": platform.python_version(), "cores": cores, "load": load}
+    head = {"commit": commit.stdout.strip(), "at": datetime.now(UTC).isoformat(), "arguments": sys.argv[1:], "seed": seed}
+    return json.dumps({**head, "machine": machine, "figures": figures}, indent=2)
 
 
 def _rank(ordered: Sequence[float], percent: int) -> float:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
-from benchmarks import burst
-from benchmarks.stage.figures import Spread, table
+from benchmarks import burst, clusters
+from benchmarks.stage.figures import Spread, printed, table
 from benchmarks.stage.processes import cpu_time
 from benchmarks.stage.sightings import Sightings
 from simulator.cluster import SimulatedCluster
@@ -48,6 +50,27 @@ def test_percentiles_are_values_that_were_measured() -> None:
     assert (Spread.of([3.0]).median, Spread.of([3.0]).p99) == (3.0, 3.0)
     assert Spread.of([]).median is None
     assert table(["a", "b"], [["xx", "1"]]).splitlines() == ["a   b", "-----", "xx  1"]
+
+
+def test_figures_say_of_which_version_and_machine_they_are() -> None:
+    found = json.loads(printed([{"seconds": 1}], seed=7))
+    assert (found["figures"], found["seed"], found["machine"]["cores"]) == ([{"seconds": 1}], 7, os.cpu_count())
+    assert found["commit"]
+    assert len(found["machine"]["load"]) == 3
+
+
+def test_what_each_further_cluster_takes_is_the_difference() -> None:
+    """Of workers and Temporal, of long polls and of requests that are answered at once."""
+    counted = (
+        'temporal_request{operation="A"} 4\ntemporal_request_total{operation="B"} 2\ntemporal_long_request{x="y"} 3\nother 9\n'
+    )
+    assert clusters.counted(counted) == (6, 3)
+    spread = Spread.of([1.0, 2.0]).as_json()
+    one: dict[str, Any] = {"clusters": 1, "atRest": dict.fromkeys(clusters.AT_REST, 1.0), "alone": spread}
+    more = {"besideANoisyOne": spread, "afterAKill": spread}
+    many = {**one, "clusters": 11, "atRest": dict.fromkeys(clusters.AT_REST, 3.0)} | more
+    (line,) = (each for each in clusters.show(one, many).splitlines() if each.startswith("requests"))
+    assert line.split()[-5:] == ["1.000", "3.000", "0.200", "<=", "0.05"]
 
 
 def test_a_node_that_is_served_before_an_older_one_has_passed_it_over() -> None:

@@ -210,8 +210,9 @@ def _read_node(raw: msgspec.Raw) -> Item[NodeView]:
         name=metadata.name,
         uid=metadata.uid,
         resource_version=metadata.resource_version,
-        labels=metadata.labels or {},
-        annotations=metadata.annotations or {},
+        # Interned: fifty thousand nodes have the same labels, and it is a fifth of what they take.
+        labels={sys.intern(key): sys.intern(value) for key, value in (metadata.labels or {}).items()},
+        annotations={sys.intern(key): value for key, value in (metadata.annotations or {}).items()},
         conditions=conditions_of(status.conditions),
         taints=tuple(
             Taint(key=sys.intern(taint.key), effect=sys.intern(taint.effect), value=taint.value or "")
