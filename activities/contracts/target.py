@@ -108,10 +108,12 @@ class PinResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PinRequest:
-    """Pin the target of a fencing. marks_as: the run that the node is marked for at once, unless there is a mark to adopt; "":
-    nothing is written. `not_after`: as in an ActRequest."""
+    """Pin the target of a fencing. run_id: of the episode, as its mark has it: any other mark is one to adopt; "": the run that
+    asks. marks_as: the run that the node is marked for at once, unless there is a mark to adopt; "": nothing is written.
+    `not_after`: as in an ActRequest."""
 
     wanted: FencingInput
+    run_id: str = ""
     marks_as: str = ""
     not_after: datetime | None = None
 

@@ -6,18 +6,24 @@ of every played world (`played_acts.py`); whether it should have been asked at a
 
 from __future__ import annotations
 
+import logging
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from random import Random
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
+from temporalio.common import MetricMeter
 from temporalio.exceptions import ApplicationError
 
 from activities.clocks import problem_of
 from activities.contracts.preservation import GiveUpResult
 from activities.errors import ErrorType, failure
+from activities.keyring import Keyring
+from activities.licences import DeviceCommand, Licences
 from policy.checks.fence_policies import NO_POLICIES
 from policy.episode.gate import By, Objection, Operation, Seen, objection
 from policy.episode.messages import Kind, Need, NeedKind, Pinned, Reading, RecordEntry, RemediationInput, VolumeReading
@@ -27,7 +33,6 @@ from policy.fence.kdump import KdumpReading
 from policy.fence.plan import FencingPlan
 from policy.fence.power import PowerAct, PowerState, VolumeState
 from policy.remediation.failed_volumes import AttachedVolume, Failure, PodOnNode
-from tests.licensing import licence_of
 from tests.workflows import contract
 from tests.workflows.attempts import START, Attempt, Lost
 from tests.workflows.contract import LookVerdict, act_of
@@ -90,6 +95,8 @@ def regrouped(plan: FencingPlan) -> FencingPlan:
     return replace(plan, levels=((*first, replace(first[0], endpoint=f"{first[0].endpoint}1")), *others))
 
 
+SILENT = logging.getLogger("of the played workers")
+SILENT.disabled = True
 SPEAKS = timedelta(seconds=10)
 """How often fence_kdump does."""
 
@@ -138,7 +145,7 @@ class Played:
     changed: datetime = START
     asked_for_a_person: int = 0
     streamed: dict[tuple[str, int], RecordEntry] = field(default_factory=dict)
-    """The lines of records that were written to the decision stream, by incident and number."""
+    """The lines of records that were written to the decision stream, by run and number."""
     noted: set[str] = field(default_factory=set)
     """What the latest episode has noted as cut, or found noted when it began."""
     meddled: bool = False
@@ -158,6 +165,8 @@ class Played:
     _fault: Fault = Fault.NOTHING
     _delay: float = 0.0
     _attempt: Attempt | None = None
+    licences: Licences = field(default_factory=lambda: Licences(Keyring([b"what the workers of this play sign with"])))
+    """The guard of the power workers of its site, with what it knows of used ones."""
 
     def __post_init__(self) -> None:
         self.machine = Machine(plan=self.plan, lingers=self.lingers)
@@ -257,6 +266,14 @@ class PlayedActs(Played, NodeActs, DeviceActs, MachineActs):
         self.referee.unaware = set() if mark is not None else {each.incident for each in self.referee.commands}
         self.noted = set(mark.paths) if mark is not None else set()
 
+    def is_reset(self, since: datetime, *, whole: bool) -> None:
+        """The episode knows nothing of what it did since. whole: nor anything else, as one that follows a terminated one."""
+        self.referee.is_reset(self.now, since)
+        if whole:
+            self.begun -= {each.incident for each in self.referee.commands}
+            for each in self.referee.commands:
+                each.incident += ", before its reset"
+
     async def last_look(self, request: contract.LookRequest) -> contract.LookResult:
         machine, pinned, referee = self.machine, request.target.pinned, self.referee
         seen, configured = machine.seen_node(), self.configured or self.plan
@@ -307,8 +324,16 @@ class PlayedActs(Played, NodeActs, DeviceActs, MachineActs):
             seen=seen,
             endpoints=configured.endpoints if asked else None,
             workload=self.standing() if request.counts else None,
-            licence=licence_of(request) if verdict is LookVerdict.GO else "",
+            licence=self._licence(request) if verdict is LookVerdict.GO else "",
         )
+
+    def _licence(self, request: contract.LookRequest) -> str:
+        return self.licences.licence(request.target, request.licenses, self.clock) if request.licenses is not None else ""
+
+    def _require_licence(self, request: DeviceCommand, act: PowerAct) -> None:
+        self.licences.require_licence(request, act)
+        assert self._attempt is not None
+        self.referee.uses(self._attempt, f"{act.value} {request.device.endpoint}")
 
     def _in_other_hands(self, target: contract.Target) -> LookVerdict:
         mark, rival = self.machine.mark if self.machine.present else None, self.referee.rival
@@ -458,6 +483,18 @@ class Adversary(PlayedActs):
 
     def perform(self, attempt: Attempt) -> Any:
         """Carry one out, or don't. Raises what the worker would, or `Lost`."""
+        info = SimpleNamespace(
+            workflow_id=attempt.workflow_id,
+            workflow_run_id=attempt.run_id,
+            activity_id=attempt.activity_id,
+            scheduled_time=attempt.scheduled,
+        )
+        worker = SimpleNamespace(info=lambda: info, metric_meter=lambda: MetricMeter.noop, logger=SILENT)
+        clock = SimpleNamespace(now=lambda _zone: self.clock)
+        with patch("activities.licences.activity", worker), patch("activities.licences.datetime", clock):
+            return self._perform(attempt)
+
+    def _perform(self, attempt: Attempt) -> Any:
         method = act_of(attempt.call)
         self.now, self._attempt, self._served = attempt.now, attempt, self._served + 1
         self._settle()
@@ -623,7 +660,7 @@ class Adversary(PlayedActs):
         look = look_of(attempt.request)
         publication: contract.Publication | None = getattr(look, "publication", None)
         for entry in publication.entries if publication is not None else ():
-            if self.streamed.setdefault((look.target.incident, entry.number), entry) != entry:
+            if self.streamed.setdefault((look.target.run_id, entry.number), entry) != entry:
                 self.broken.append(f"a line of the record is another one than was written under its id: {entry}")
 
     def _is_done(self, answer: Any) -> bool:

@@ -49,6 +49,15 @@ class Attempt:
     queue: str = ""
     kind: str = ""
     """Of the workflow."""
+    activity_id: str = ""
+    scheduled: datetime = START
+    """From when its time counts: see `Activity`."""
+
+    @property
+    def repeats(self) -> bool:
+        """Whether it may have been carried out before, for the same decision: an answer was lost, or a reset has had the server
+        schedule it anew."""
+        return self.number > 1 or self.scheduled > self.decided
 
 
 @dataclass(slots=True)
@@ -132,6 +141,8 @@ class Activity:
             now=clockwork.now,
             queue=self.command.task_queue,
             kind=self.execution.definition.name,
+            activity_id=self.command.activity_id,
+            scheduled=self.scheduled,
         )
         silence = _span(self.command, "heartbeat_timeout")
         limits = [(silence, TimeoutType.TIMEOUT_TYPE_HEARTBEAT)] if silence is not None else []

@@ -98,6 +98,8 @@ class Execution:
     failure: str = ""
     ending: WorkflowCommand | None = None
     """What it has ended with; None: it is open, or was ended by others."""
+    original: str = ""
+    """The run that its history began in: another one where that was reset."""
     former: Execution | None = None
     """The run that it goes on with."""
     continued: str = ""
@@ -126,7 +128,7 @@ class Execution:
     """Updates that were accepted, whatever became of them."""
 
     def __post_init__(self) -> None:
-        self.started = self.clockwork.now
+        self.started, self.original = self.clockwork.now, self.run_id
         self._seed = self.clockwork.random.getrandbits(60)
 
     # What comes from outside ----------------------------------------------------------------------------------------
@@ -154,6 +156,7 @@ class Execution:
         it was to end."""
         kept, later = before._history[:tasks], before._history[tasks:]
         self.started, self._seed, self.former, self._words = before.started, before._seed, before.former, before._words
+        self.original = before.original
         self.memo, self.first_memo = dict(before.first_memo), dict(before.first_memo)
         jobs = [job for task in kept for job in task.activation.jobs]
         over = {(kind, getattr(job, kind).seq) for job in jobs if (kind := job.WhichOneof("variant") or "") in RESOLUTIONS}
@@ -267,6 +270,11 @@ class Execution:
         return len(self._history)
 
     @property
+    def moments(self) -> list[datetime]:
+        """When each of them was."""
+        return [task.activation.timestamp.ToDatetime(tzinfo=UTC) for task in self._history]
+
+    @property
     def length(self) -> int:
         """Of its history."""
         return self._length
@@ -358,7 +366,7 @@ class Execution:
             first_execution_run_id=self.first.run_id,
             headers={},
             namespace="default",
-            original_execution_run_id=self.run_id,
+            original_execution_run_id=self.original,
             parent=None,
             root=None,
             priority=Priority.default,

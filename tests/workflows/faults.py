@@ -73,10 +73,14 @@ class Fault(StrEnum):
     CANCEL = "cancel"
     TERMINATE = "terminate"
     ROLL = "roll"  # its history is long: it goes on in a new one
+    RESET = "reset"  # to any of its workflow tasks; what people have said since is said to it again, or not
+    SAID_TWICE = "said twice"  # a person's last word to it arrives once more
     HEARSAY = "hearsay"  # a stranger signals that the node is Ready on another boot
 
 
-SPOKEN = frozenset({Fault.ABORT, Fault.ABORT_ON, Fault.HOLD, Fault.CANCEL, Fault.TERMINATE, Fault.ROLL, Fault.HEARSAY})
+SPOKEN = frozenset(
+    {Fault.ABORT, Fault.ABORT_ON, Fault.HOLD, Fault.CANCEL, Fault.TERMINATE, Fault.ROLL, Fault.RESET, Fault.SAID_TWICE}
+) | {Fault.HEARSAY}
 LASTING = frozenset({Fault.BUSY, Fault.FORBIDDEN})
 """What begins at once and lasts that long."""
 SELF = frozenset({Fault.REFUSED, Fault.UNREACHABLE, Fault.LOST_BEFORE, Fault.LOST_AFTER, Fault.LATE, Fault.SLOW}) | {
@@ -116,6 +120,7 @@ THEMES = (
     _theme("backup, unmarked, node anew, terminate, stubborn, others on, roll"),
     _theme("forbidden, busy, licence lost, licence back, breaker, refused, terminate"),
     _theme("preserved, no veto, veto, busy, hold, taken over, licence back, cluster paused, roll"),
+    _theme("reset, reset, late, hold, said twice, roll, others on, terminate"),
 )
 """What goes wrong together: everything, devices, other people's hands, the Node, workers, words, other levels, what is
 remembered, the API server and leave, who else has a say."""
@@ -156,6 +161,8 @@ FAULTS_AT: dict[str, tuple[tuple[tuple[Fault, float], ...], ...]] = {
     ),
     "power_off": (
         ((Fault.TERMINATE, 1.0), (Fault.LATE, 14.0)),  # the next episode must wait for what the last one had begun
+        ((Fault.RESET, 1.0), (Fault.LATE, 14.0)),  # and so must this one, which knows nothing of it
+        ((Fault.RESET, 0.5), (Fault.NEED_GONE, 0.3)),
         ((Fault.CANCEL, 0.1), (Fault.CANCEL, 0.4)),
         ((Fault.LATE, 14.0),),
         ((Fault.NEED_GONE, 0.0),),
@@ -178,11 +185,17 @@ FAULTS_AT: dict[str, tuple[tuple[tuple[Fault, float], ...], ...]] = {
     "untaint_out_of_service": (((Fault.FORBIDDEN, 10.0),), ((Fault.BUSY, 40.0),)),
     "mark_schedulable": (((Fault.FORBIDDEN, 100.0),), ((Fault.PRESERVED, 0.0),)),
     "delete_node": (((Fault.LOST_AFTER, 0.0),),),
-    "cut_path": (((Fault.TERMINATE, 1.0), (Fault.LATE, 14.0)), ((Fault.LOST_BEFORE, 0.0),), ((Fault.NEED_GONE, 0.5),)),
+    "cut_path": (
+        ((Fault.TERMINATE, 1.0), (Fault.LATE, 14.0)),
+        ((Fault.RESET, 1.0), (Fault.LATE, 14.0)),
+        ((Fault.LOST_BEFORE, 0.0),),
+        ((Fault.NEED_GONE, 0.5),),
+    ),
     "read_path": (((Fault.NEED_GONE, 0.2), (Fault.TERMINATE, 0.0)),),
     "free_cut_pods": (
         ((Fault.FLAP, 0.1),),  # it is well again, and pods of it run elsewhere
         ((Fault.FLAP, 0.1), (Fault.HEARSAY, 60.0)),
+        ((Fault.RESET, 0.5), (Fault.FLAP, 0.3)),
         ((Fault.STUBBORN, 0.0), (Fault.PATH_OPENED, 0.5)),
         ((Fault.STUBBORN, 0.0), (Fault.ATTACHED_AGAIN, 0.5)),
         ((Fault.STUBBORN, 0.0), (Fault.HOLD, 0.5)),
@@ -191,7 +204,11 @@ FAULTS_AT: dict[str, tuple[tuple[tuple[Fault, float], ...], ...]] = {
     ),
     "detach_volume": (((Fault.SILENT, 0.01),), ((Fault.STUCK, 0.0),), ((Fault.LATE, 14.0),)),
     "read_volume": (((Fault.SILENT, 0.0),),),
-    "quarantine": (((Fault.TERMINATE, 0.5), (Fault.LOST_AFTER, 0.0)), ((Fault.ABORT, 0.0), (Fault.SILENT, 0.5))),
+    "quarantine": (
+        ((Fault.TERMINATE, 0.5), (Fault.LOST_AFTER, 0.0)),
+        ((Fault.RESET, 0.5), (Fault.NEED_GONE, 0.3)),
+        ((Fault.ABORT, 0.0), (Fault.SILENT, 0.5)),
+    ),
     "terminate": (((Fault.LOST_AFTER, 0.0),), ((Fault.OTHERS_ON, 0.0),)),
     "last_look": (
         ((Fault.VETO, 0.0),),

@@ -113,7 +113,7 @@ class NodeActs(Acts):
         await self.act("pin")
         self.begins(request)
         mark, (workflow_id, run_id, kind) = machine.mark, self.identity()
-        adopted = mark is not None and (mark.incident, mark.run_id) != (wanted.incident, run_id)
+        adopted = mark is not None and (mark.incident, mark.run_id) != (wanted.incident, request.run_id or run_id)
         pinned = Pinned(
             node=NODE,
             uid=machine.uid,

@@ -47,13 +47,15 @@ class Command:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """A person's word to the episode, with what becomes of it."""
+    """A person's word to the episode, with what becomes of it; also that it was reset, and when."""
 
     what: str
     word: Word
     power_on: bool = False
 
 
+AGAIN = frozenset({"resume", "acknowledge-off", "reset"})
+"""By which a person has it do again what it had done."""
 State = TypeVar("State")
 
 
@@ -165,6 +167,14 @@ class Referee:
         self.looked, self.permit, self.word, self.need_gone, self.path_command = None, True, False, False, False
         self.said.clear()
 
+    def is_reset(self, now: datetime, since: datetime) -> None:
+        """What was said since is not said any more, unless it is said again."""
+        for each in self.said:
+            if each.word.taken is not None and each.word.taken >= since:
+                each.word.taken, each.word.done = None, False
+        self.said.append(Said(what="reset", word=Word(taken=now)))
+        self.all_freed_by = ""  # for all that it knows by now
+
     # Destructive acts -----------------------------------------------------------------------------------------------
 
     def heeds(self, name: str, now: datetime, objections: dict[str, datetime], *, rule: str = "S20") -> None:
@@ -177,7 +187,7 @@ class Referee:
     def destructive(self, name: str, attempt: Attempt) -> None:
         """S9, S14, S20: right after a last look that said go, on the machine that was pinned, with leave, and unless somebody has
         said no meanwhile. A repetition of the same decision needs no look of its own."""
-        if attempt.number > 1:
+        if attempt.repeats:
             return
         if self.looked is None:
             self.fault("S20", f"{name} without a last look before it")
@@ -190,7 +200,7 @@ class Referee:
 
     def require_no_objection(self, name: str, attempt: Attempt) -> None:
         """S20: neither by a hold nor by an abort, when the act was decided."""
-        if attempt.number > 1:
+        if attempt.repeats:
             return
         self.require_no_veto(name, attempt)
         if self.said_before("abort", attempt.decided):
@@ -217,10 +227,18 @@ class Referee:
         """Whether a person's word of that kind had been taken by then."""
         return any(each.what == what and each.word.taken is not None and each.word.taken <= moment for each in self.said)
 
+    def uses(self, attempt: Attempt, what: str) -> None:
+        """S34, S42: a licence is of one run and for one act, whose worker may begin it again; a reset gives none of it back."""
+        licence, user = attempt.request.licence, (attempt.run_id, attempt.activity_id, attempt.scheduled)
+        if self.used.setdefault((licence, what), user) != user:
+            self.fault("S42", f"{what} on a licence that was used before, by {self.used[licence, what]}")
+
+    used: dict[tuple[str, str], tuple[str, str, datetime]] = field(default_factory=dict)
+
     def commands_device(self, attempt: Attempt, device: PowerDevice, state: PowerState, until: datetime, incident: str) -> None:
         """S5, S10, S33, S34: a device of the plan, nothing else in flight, no second off where one is known to have worked."""
         endpoint = device.endpoint
-        if attempt.number > 1:
+        if attempt.repeats:
             self.fault("S33", f"{state} {endpoint} is repeated without a look at what it has done")
         if endpoint in self.disowned:
             seen = self.looked_last is None or self.looked_last >= self.disowned[endpoint]
@@ -244,7 +262,7 @@ class Referee:
 
     def _needless(self, endpoint: str, attempt: Attempt, incident: str) -> None:
         mine = [each for each in self.commands if each.endpoint == endpoint and each.incident == incident]
-        asked = [each.word.taken for each in self.said if each.what in {"resume", "acknowledge"} and each.word.taken]
+        asked = [each.word.taken for each in self.said if each.what in AGAIN and each.word.taken]
         if mine and mine[-1].state is PowerState.ON and not self.climbs and not any(moment >= mine[-1].began for moment in asked):
             self.fault("S5", f"off {endpoint} once more after our own on, and nobody has asked for it")
         level = next((each for each in self.plan.levels if endpoint in {device.endpoint for device in each}), ())
@@ -275,7 +293,7 @@ class Referee:
         if proof.acknowledgement is not None:
             self._on_a_word(name, proof)
         else:
-            self._proven(name, proof, request.target.incident)
+            self._proven(name, proof, attempt, request.target.incident)
             read_at = min((reading.at for reading in proof.readings), default=attempt.now)
             knowable = not machine.miswired or (devices_on is not None and devices_on < read_at - timedelta(seconds=5))
             if machine.runs and knowable and (machine.on_since is None or machine.on_since <= read_at):
@@ -300,11 +318,12 @@ class Referee:
         if self.machine.runs and self.contradicted:
             self.fault("S1", f"{name} while the machine runs")
 
-    def _proven(self, name: str, proof: OffProof, incident: str) -> None:
+    def _proven(self, name: str, proof: OffProof, attempt: Attempt, incident: str) -> None:
         read = {reading.endpoint for reading in proof.readings}
         if read not in [{device.endpoint for device in level} for level in self.plan.levels] or not read:
             self.fault("S4", f"{name} on readings of {sorted(read)}, which are no whole level")
-        mine = [each for each in self.commands if each.incident == incident]
+        known = attempt.decided if attempt.repeats else attempt.now
+        mine = [each for each in self.commands if each.incident == incident and each.decided <= known]
         last_on = max(
             (each.began for each in mine if each.state is PowerState.ON and each.endpoint in self.machine.power), default=None
         )
@@ -332,7 +351,7 @@ class Referee:
         machine = self.machine
         if attempt.now > request.not_after:
             return
-        if self.looked is None and attempt.number == 1 and not (self.off_by == request.target.incident and not machine.runs):
+        if self.looked is None and not attempt.repeats and not (self.off_by == request.target.incident and not machine.runs):
             self.fault("S20", "free-cut-pods without a last look before it")
         self.looked = None
         self.require_no_veto("free-cut-pods", attempt)

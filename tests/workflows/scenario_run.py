@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import groupby
@@ -212,6 +213,8 @@ STILL = timedelta(hours=2)
 WEARY = timedelta(hours=3)
 SCANNED = timedelta(minutes=1)
 RELEASE = TypeAdapter(Release)
+PINNED = 2
+"""After so many tasks an episode knows what it is about."""
 LAST = 150
 """So many acts of a story are told."""
 LONGEST = 100_000
@@ -242,7 +245,8 @@ class Play:
         self._mended = self._thinking = False
         self._kind, self._asked_before = drawn.kinds[0], 0
         self._resumed = self._answered = 0
-        self._episodes = 0
+        self._episodes = self._resets = 0
+        self._last_word: Callable[[Execution], object] = lambda _execution: None
         self._late: list[tuple[Word, bool]] = []
         """Words that were said again, and whether another question was asked by then."""
         self._hasty: list[Word] = []
@@ -355,13 +359,16 @@ class Play:
                 case Fault.ABORT | Fault.ABORT_ON:
                     self._abort(execution, who="bob", power_on=fault is Fault.ABORT_ON)
                 case Fault.HOLD:
-                    word = execution.update("hold", PersonRequest(who="bob", reason="drawn"))
-                    self.adversary.referee.said.append(Said(what="hold", word=word))
+                    self._tell(execution, "hold", PersonRequest(who="bob", reason="drawn"))
                 case Fault.CANCEL:
                     execution.cancel("drawn")
                     self.adversary.referee.said.append(Said(what="cancel", word=Word(taken=self.clockwork.now)))
                 case Fault.TERMINATE if self._episodes < 3:
                     execution.terminate()
+                case Fault.RESET if self._resets < 3:
+                    self._reset(execution)
+                case Fault.SAID_TWICE:
+                    self._last_word(execution)
                 case Fault.ROLL:
                     execution.suggests_rolling = True
                 case Fault.HEARSAY:
@@ -371,9 +378,31 @@ class Play:
 
         self.clockwork.after(timedelta(seconds=delay), speak)
 
+    def _reset(self, execution: Execution) -> None:
+        """To any task of its history, or of one that it goes on with; what was said since is said again, or not."""
+        clockwork, base = self.clockwork, execution
+        while base.former is not None and clockwork.chance(0.3):
+            base = base.former
+        if base.tasks < 2:
+            return
+        self._resets += 1
+        first = 0 if base.former is None else 1  # that of a history that goes on with another one is not noticed
+        kept = max(base.tasks - clockwork.random.choice((1, 1, 2, 5, 20, base.tasks)), first)
+        since = base.moments[kept]
+        if base is not execution:
+            execution.terminate()
+        self.adversary.is_reset(since, whole=kept < PINNED and not first)
+        clockwork.reset(base, kept, reapplies=clockwork.chance(0.6))
+
     def _abort(self, execution: Execution, *, who: str, power_on: bool) -> None:
-        word = execution.update("abort", AbortRequest(who=who, reason="drawn", power_on=power_on))
-        self.adversary.referee.said.append(Said(what="abort", word=word, power_on=power_on))
+        self._tell(execution, "abort", AbortRequest(who=who, reason="drawn", power_on=power_on), power_on=power_on)
+
+    def _tell(self, execution: Execution, update: str, request: Any, **said: Any) -> Word:
+        """A person's word, which may be long on its way, or arrive twice."""
+        word = execution.update(update, request)
+        self.adversary.referee.said.append(Said(what=update.replace("_", "-"), word=word, **said))
+        self._last_word = lambda later: self._tell(later, update, request, **said)
+        return word
 
     def _react(self, execution: Execution) -> None:
         """It waits for a person: as drawn, and in the end everything is mended and it is to go on."""
@@ -425,9 +454,9 @@ class Play:
         match reaction:
             case "resume" if any(way.verb is Verb.RETURN_PATH for way in status.ways):
                 referee.path_command = True
-                referee.said.append(Said(what="return-path", word=execution.update("return_path", answer)))
+                self._tell(execution, "return_path", answer)
             case "resume":
-                referee.said.append(Said(what="resume", word=execution.update("resume", answer)))
+                self._tell(execution, "resume", answer)
                 self._say_it_again(answer)
             case "acknowledge":
                 if any(each.state is PowerState.ON for each in status.readings):  # S8: a hasty word, of who has not looked
@@ -439,8 +468,7 @@ class Play:
                     self.clockwork.after(self.clockwork.moments(0, 30), self._plug_in)
                 referee.hears_word()
                 sure = AcknowledgeRequest(who="ada", reason="drawn", question=status.question, override=DEVICE_READS_ON)
-                word = execution.update("acknowledge_off", sure)
-                referee.said.append(Said(what="acknowledge", word=word))
+                self._tell(execution, "acknowledge_off", sure)
             case _:
                 self._abort(execution, who="ada", power_on=reaction == "abort-on")
         self.clockwork.after(STILL, self._ask_again)
@@ -492,7 +520,8 @@ class Play:
         self.adversary.machine.settle(self.clockwork.now)
         self.problems += problems_of_the_end(self.adversary, execution.result)
         result: EpisodeResult = execution.result
-        unwritten = [each for each in result.record if (result.incident, each.number) not in self.adversary.streamed]
+        written = self.adversary.streamed.values()
+        unwritten = [each for each in result.record if each not in written]
         if unwritten and not self.drawn.skews:  # with a wrong clock no worker of the cluster may be left to write them
             self.problems.append(f"lines of its record are not in the decision stream: {unwritten}")
 

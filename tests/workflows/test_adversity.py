@@ -15,7 +15,7 @@ from policy.fence.power import PowerState
 from policy.remediation.strategies import Strategy
 from tests.workflows.attempts import START
 from tests.workflows.faults import Fault, PlacedFault
-from tests.workflows.plans import BMC, CLOUD, CUTS, FREE, GIVEN_BACK, LIFT, PDUS, QUARANTINE, step
+from tests.workflows.plans import BMC, CLOUD, CUTS, FREE, GIVEN_BACK, LIFT, MINUTE, PDUS, QUARANTINE, step
 from tests.workflows.scenario_run import EPISODE, NEEDS, Play, Scenario, arranged
 from tests.workflows.world import plan
 
@@ -452,3 +452,33 @@ def test_a_machine_that_a_step_has_left_off_comes_back_on_a_word_though_its_node
     for play in in_both(climbing(FENCE, placed=gone, need=NEEDS[1], reactions=("mend",))):
         assert (play.adversary.machine.runs, said(play), offs(play)) == (True, ["resume"], [BMC.endpoint])
         assert play.result.outcome is Outcome.REPLACED  # by its new Node, of which nobody has said anything
+
+
+MANY = range(8)
+"""Seeds: each resets to other tasks, with what was said since or without."""
+
+
+@pytest.mark.parametrize(
+    ("fenced", "placed"),
+    [
+        (plan(), at("power_off", (Fault.RESET, 1.0), (Fault.LATE, 14.0))),
+        (plan(), at("power_off", (Fault.RESET, 0.5), (Fault.NEED_GONE, 0.3))),
+        (replace(CUT, levels=(), boot_timeout=MINUTE), at("free_cut_pods", (Fault.RESET, 0.5), (Fault.FLAP, 0.3))),
+    ],
+    ids=["an off under way", "an off, and then it is not asked for", "a cut, and its node is well"],
+)
+def test_what_a_reset_took_back_is_waited_out_and_given_back(fenced: FencingPlan, placed: PlacedFault) -> None:
+    """S34, S35: a history that was reset tells nothing of it."""
+    for seed in MANY:
+        played(replace(arranged(fenced, placed, reactions=("resume", "abort-on")), seed=seed))
+
+
+def test_a_ladder_that_is_reset_in_a_later_history_goes_on() -> None:
+    """S35: what it had decided by the run that it was in was decided otherwise in its replay, and it was stuck for good."""
+    ladder = tuple(step(each, 5 * MINUTE) for each in (Strategy.REBOOT, Strategy.FENCE, Strategy.FENCE))
+    refused = (at("power_off", Fault.REFUSED, number=number) for number in (1, 2, 3))
+    placed = *refused, at("power_on", (Fault.RESET, 0.3))
+    climbs = arranged(plan(tries=1, restarts=0), *placed, kinds=(Kind.REMEDIATION,), ladder=ladder)
+    drawn = replace(climbs, reactions=("resume", "abort-on"))
+    for seed in MANY:
+        assert Play(replace(drawn, seed=seed), rolls=True).run() == []

@@ -57,6 +57,7 @@ BESIDE_THE_STATE = {
     ("KeptMachineIsolation", "_sequence"): "a part over the state",
     ("FencingStory", "_case"): "a part over the state",
     ("RemediationStory", "target"): "a part over the state",
+    ("Episode", "_seed"): "of this history; one that changes is a reset, of which the state tells from then on",
     ("RemediationStory", "_adoption"): "a part over the state",
     ("RemediationStory", "_steps"): "parts over the state",
     ("ExternalRemediation", "_pause"): "how soon it looks again, at first in each history",
@@ -124,6 +125,7 @@ async def test_the_next_history_is_given_the_state_itself(history: type[Any], mo
         "info": lambda: RUN,
         "now": lambda: NOW,
         "memo": dict,
+        "random_seed": lambda: 7,
         "wait_condition": at_once,
         "set_current_details": lambda _text: None,
     }.items():

@@ -80,13 +80,28 @@ class Episode:
         info = workflow.info()
         if not self.state.run_id or info.run_id != info.original_execution_run_id:  # a run that was reset is another one
             self.state.run_id = info.run_id
+        self._seed = workflow.random_seed()
 
     @property
-    def goes_on(self) -> bool:
-        """Whether it began in an earlier history, and marks of its incident are its own. A run that was reset is no such history,
-        but one that was ended in mid-air."""
-        info = workflow.info()
-        return info.continued_run_id is not None and info.run_id == info.original_execution_run_id
+    def was_reset(self) -> bool:
+        """Whether it has done more than its history tells: a reset took that back. Where a run goes on after one, Temporal gives
+        it another seed."""
+        return self.state.reset_at is not None or workflow.random_seed() != self._seed
+
+    def note_reset(self) -> None:
+        """Have the state tell of a reset, if there was one."""
+        if workflow.random_seed() != self._seed:
+            self._seed, self.state.reset_at = workflow.random_seed(), workflow.now()
+            self.note("reset", "ok", "what it had done after the lines before this one is not known")
+
+    async def outlive_reset(self) -> bool:
+        """Before every act: what a reset took back is waited out (S34). Answers whether that was so: what was seen before it
+        licenses nothing then (S45)."""
+        self.note_reset()
+        at = self.state.reset_at
+        left = at + options.LONGEST_IN_FLIGHT - workflow.now() if at is not None else timedelta(0)
+        await self.settle(left)
+        return left > timedelta(0)
 
     @property
     def target(self) -> Target:
@@ -115,6 +130,7 @@ class Episode:
     ) -> Result:
         """Have an activity carried out in the episode's cluster. how: its options, of `workflows/kit/options.py`. Raises
         ActivityError."""
+        await self.outlive_reset()
         return await options.execute(activity, request, how(self.state.cluster), summary)
 
     async def execute_publishing(

@@ -89,6 +89,7 @@ class EpisodeWorkflow:
         if isinstance(result, EpisodeResult):
             return result
         episode = self.episode
+        episode.note_reset()
         goes_on = replace(result.request or request, incident=episode.state.incident, state=episode.state)
         raise continuation.go_on(goes_on, kind=episode.state.kind, memo={**workflow.memo(), "incident": episode.state.incident})
 

@@ -31,7 +31,7 @@ from activities.errors import error_message
 from policy.episode.events import WARNINGS, EventReason
 from policy.episode.fencing_requests import RequestAnswer, Stage, last_stage
 from policy.episode.messages import Need, NeedKind, Outcome, Phase
-from policy.fence.config import LONGEST_ACT, FenceStep
+from policy.fence.config import FenceStep
 from policy.values.object_refs import ObjectRef
 from workflows.episode.episode import Episode
 from workflows.episode.state import FencingProgress
@@ -202,7 +202,7 @@ class Adoption:
         if not incident:
             return
         episode.state.adopted, episode.state.taken_over = incident, False
-        episode.state.settled_at = workflow.now() + LONGEST_ACT + options.ACT_WINDOW + options.IN_FLIGHT_MARGIN
+        episode.state.settled_at = workflow.now() + options.LONGEST_IN_FLIGHT
         note_unseen_cuts(episode, paths)
 
     async def take_over(self) -> None:

@@ -439,6 +439,8 @@ class EpisodeState:
     adopted: str = ""
     """The incident of the marks that were found; settled_at: from when on nothing of it can be in flight."""
     settled_at: datetime | None = None
+    reset_at: datetime | None = None
+    """When a reset last took back what it had done, which is not known any more (`Episode.outlive_reset`)."""
     taken_over: bool = True
     """Whether its marks are in our name."""
 

@@ -152,8 +152,10 @@ class Case:
 
     @property
     def touched(self) -> bool:
-        """Whether anything has been done to the machine or its workloads that more than our marks would have to be undone for."""
-        return not self.power.untouched or self.power.proof is not None or self.progress.freeing.began
+        """Whether anything may have been done to the machine or its workloads that more than our marks would have to be undone
+        for."""
+        done = not self.power.untouched or self.power.proof is not None or self.progress.freeing.began
+        return done or self.episode.was_reset
 
     @property
     def freed_something(self) -> bool:

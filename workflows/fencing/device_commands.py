@@ -24,7 +24,7 @@ from policy.fence.power import PowerState
 from workflows.episode.episode import Episode
 from workflows.episode.preflight import Licence
 from workflows.kit import options
-from workflows.kit.interrupts import Interrupt, NonRetryable, StepFailed, failure_line, interrupt_for
+from workflows.kit.interrupts import Interrupt, NonRetryable, StepFailed, TooSlow, failure_line, interrupt_for
 
 POLL_INTERVAL = timedelta(seconds=1)
 POLL_INTERVAL_MAXIMUM = timedelta(seconds=10)
@@ -177,6 +177,7 @@ class Devices:
         """Where a worker declines because of its own clock, that says nothing of the device: another one is asked."""
         config, declined = options.power_read(device.site, self._plan), 0
         config["summary"] = f"{self._use.off_step}: reads {device.endpoint}"
+        await self._episode.outlive_reset()
         while True:
             try:
                 return await workflow.execute_activity_method(self._use.read, self._request(device), **config)
@@ -236,9 +237,12 @@ async def command_licensed(
     config: workflow.ActivityConfig,
 ) -> Result:
     """Have a device commanded. A worker that declines because of its own clock has begun nothing (S33): another one is asked, as
-    long as the look before is good (S45) and no person has spoken since (S20). Raises ActivityError."""
+    long as the look before is good (S45) and no person has spoken since (S20). Raises ActivityError, and TooSlow after a reset in
+    between."""
     asked_before, declined = _asked_by_people(episode), 0
     while True:
+        if await episode.outlive_reset():
+            raise TooSlow("no look was answered in time to act upon it")  # a reset came in between
         try:
             return await workflow.execute_activity_method(command, request, **config)
         except ActivityError as error:

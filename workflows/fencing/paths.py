@@ -91,6 +91,10 @@ class Paths:
         self._cut.update(dict.fromkeys(endpoints))
         self._episode.learns_of(Added(paths=endpoints))
 
+    def is_unknown(self, endpoint: str) -> bool:
+        """Whether this episode knows of no cut of it."""
+        return endpoint not in self._cut
+
     def is_open(self, device: PowerDevice) -> bool:
         """Whether a path that was cut has been seen open since, or was never cut here."""
         return self._cut.get(device.endpoint) is None

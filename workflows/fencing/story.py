@@ -9,6 +9,7 @@ What all kinds of episode have is `workflows/episode/episode.py`.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -26,8 +27,10 @@ from policy.episode.messages import EpisodeResult, FencingInput, NeedKind, Outco
 from policy.episode.proofs import may_restore_path, power_due, same_machine
 from policy.fence.config import FenceStep
 from policy.fence.plan import UNCORDON, FencingPlan, keeping_plan
+from policy.objects.marks import NOTHING_ADDED
 from workflows.episode.end import close, not_begun, refusal
 from workflows.episode.episode import Episode
+from workflows.episode.node_writes import note_unseen_cuts
 from workflows.episode.preflight import FIRST_PAUSE, LONGEST_PAUSE
 from workflows.episode.state import End, EpisodeState, FencingProgress, PowerProgress, StepProgress, Turn
 from workflows.fencing.case import Case, open_case
@@ -409,6 +412,7 @@ class FencingStory:
             TargetActivities.pin,
             PinRequest(
                 wanted=replace(self._request, incident=self.episode.state.incident, node_uid=asked_for),
+                run_id=self.episode.state.run_id,
                 marks_as=self.episode.state.run_id if marks else "",
                 not_after=workflow.now() + options.WRITE_WINDOW,
             ),
@@ -448,8 +452,7 @@ class FencingStory:
             progress.deadline = before.deadline
         self._branch.fencing = progress
         self._open(progress)
-        if pin.adopted_incident != episode.state.incident or not episode.goes_on:  # else it is the mark of our earlier histories
-            self.case.adoption.begin(pin.adopted_incident, pin.adopted_paths)
+        self.case.adoption.begin(pin.adopted_incident, pin.adopted_paths)
         self.case.isolation.paths.adopt(pin.adopted_paths)
         self.case.power.take_over_left_off(self._left_before)
 
@@ -639,11 +642,22 @@ class FencingStory:
             self.episode.note(FenceStep.POWER_MANAGEMENT.value, "skipped", message)
         case.progress.end = End(outcome=outcome, message=message)
         with self.episode.undertaking("the end", by_itself=True):
+            await self._find_paths_of_before()
             left = await self._give_back_paths(patient=outcome not in {Outcome.ABORTED, Outcome.FENCED_OFF})
             keep_cordon = UNCORDON.act not in {method.act for method in case.plan.recovery}
             tainted = case.progress.freeing.may_be_tainted
             await case.node_writer.remove_marks(case.plan.retry_interval, keep_cordon=keep_cordon, tainted=tainted)
         return End(outcome=outcome, message=f"{message}{left}{case.freeing.left}")
+
+    async def _find_paths_of_before(self) -> None:
+        """What a reset took back may have cut paths, of which our mark tells, and freed pods behind any of them."""
+        if not self.episode.was_reset:
+            return
+        with contextlib.suppress(Interrupt):  # without the mark, or the node, there is nothing that could tell
+            found = await self.case.node_writer.write(TargetActivities.mark, "recovery: reads what our mark tells of")
+            cut, paths = (found.added or NOTHING_ADDED).paths, self.case.isolation.paths
+            paths.adopt(tuple(each for each in cut if paths.is_unknown(each)))
+            note_unseen_cuts(self.episode, cut)
 
     async def _give_back_paths(self, *, patient: bool) -> str:
         """What was cut is connected again as far as it may be. Returns what is left cut, in words to end a sentence with.

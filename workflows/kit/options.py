@@ -15,6 +15,7 @@ from temporalio import workflow
 from temporalio.common import Priority, RetryPolicy
 from temporalio.workflow import ActivityCancellationType, ActivityConfig
 
+from policy.fence.config import LONGEST_ACT
 from policy.fence.plan import FencingPlan
 
 Request = TypeVar("Request")
@@ -52,6 +53,9 @@ IN_FLIGHT_MARGIN = timedelta(seconds=2)
 
 ACT_WINDOW = timedelta(seconds=15)
 """A destructive act that has not begun this long after its last look is not done at all (S20)."""
+
+LONGEST_IN_FLIGHT = LONGEST_ACT + ACT_WINDOW + IN_FLIGHT_MARGIN
+"""So long after an act was decided nothing of it can be under way, also where no history tells of it (S34)."""
 
 WRITE_WINDOW = timedelta(seconds=90)
 """A write that has not been carried out this long after it was decided is not carried out at all, by any worker."""

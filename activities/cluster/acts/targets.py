@@ -95,7 +95,8 @@ class ClusterTarget(ClusterActivities, TargetActivities, RepetitionActivities):
             )
         mark = readable_mark(view)
         # Another incident's, or ours from a run that was terminated or reset: whatever it had begun may still be under way (S34).
-        adopted = mark is not None and (mark.incident, mark.run_id) != (wanted.incident, activity.info().workflow_run_id or "")
+        run_id = request.run_id or activity.info().workflow_run_id or ""
+        adopted = mark is not None and (mark.incident, mark.run_id) != (wanted.incident, run_id)
         need = wanted.need or Need(kind=NeedKind.PERSON, reason=wanted.reason, requester=wanted.requester)
         require_kind(need, kinds_for(activity.info().workflow_type))
         need = await with_live_delegate(self._connection, need, view.name, self._source.requests)
