@@ -450,7 +450,7 @@ class TaintRequest:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainRequest:
     """One round of evictions. `not_after`: none is asked for after it. at_most: how many in this round, None: no limit. only:
-    the pods to evict, None: all. need: of the episode; None, of a worker of an older version, is a program's without a check."""
+    the pods to evict, None: all. need: of the episode, looked at anew; without one only what is kept is drained."""
 
     target: Target
     options: DrainOptions

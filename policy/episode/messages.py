@@ -198,13 +198,13 @@ class PreservationUpdate:
 class RemediationInput(EpisodeInput):
     """Input of the `Remediation` workflow; only `cluster` and `node` are needed: `{"cluster": "prod", "node": "node-7"}`.
 
-    ladder: the steps, in their order; None: those of `strategies` (`["reboot=10m", "delete-machine"]`), else those of a health
-    check that covers the node, else the deletion of its Machine. skip_impossible: leave out named steps that are impossible;
-    False: begin none if one is. failed: steps that have failed on the target, or on those it replaces. retry: the number of this
-    remediation in its row. memory: the target's memory as the scan read it, None without a scan. adopts: the name of an object
-    that an earlier episode has left; this episode follows it, takes it back, and does nothing else. exhausted: why a person is
-    asked before anything is done. permit_granted: the scanner reserved the permit before it started us.
-    override: see `NodeActionSpec`.
+    ladder: the steps, in their order, where no health check asks: then they are those of the check. None: those of
+    `strategies` (`["reboot=10m", "delete-machine"]`), else those of a check that covers the node, else the deletion of its
+    Machine. skip_impossible: leave out named steps that are impossible; False: begin none if one is. failed: steps that have
+    failed on the target, or on those it replaces. retry: the number of this remediation in its row. memory: the target's
+    memory as the scan read it, None without a scan. adopts: the name of an object that an earlier episode has left; this
+    episode follows it, takes it back, and does nothing else. exhausted: why a person is asked before anything is done.
+    permit_granted: the scanner reserved the permit before it started us. override: see `NodeActionSpec`.
     """
 
     machine: ObjectRef | None = None

@@ -1,7 +1,7 @@
-"""What `nodewarden deploy admission` prints, and deploy/admission.yaml holds: our admission policies; today there
-is one, for patches of Nodes.
+"""What `nodewarden deploy admission` prints, and deploy/admission.yaml holds: our admission policies, for our own patches of
+Nodes, and for what a kubelet writes on its own.
 
-Without them everything works, and a worker that was taken over can do more. They need Kubernetes 1.30.
+Without them everything works, and a worker or a kubelet that was taken over can do more. They need Kubernetes 1.30.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class AdmissionPolicy:
     """One ValidatingAdmissionPolicy, with a binding that denies.
 
     rule: which requests it is about, one of `resourceRules`. only: CEL by name, all of which hold for those requests. variables:
-    CEL by name; each may use those before it. validations: what must hold, with what is said where it does not.
+    CEL by name; each may use those before it. validations: what must hold, with what is said where it does not. fails: what
+    follows where that can't be evaluated, `Fail` for a refusal.
     """
 
     name: str
@@ -48,11 +49,12 @@ class AdmissionPolicy:
     only: dict[str, str]
     variables: dict[str, str]
     validations: tuple[tuple[str, str], ...]
+    fails: str = "Fail"
 
     def objects(self) -> list[dict[str, Any]]:
         """As kubectl takes them."""
         spec = {
-            "failurePolicy": "Fail",
+            "failurePolicy": self.fails,
             "matchConstraints": {"resourceRules": [self.rule]},
             "matchConditions": [{"name": name, "expression": text} for name, text in self.only.items()],
             "variables": [{"name": name, "expression": text} for name, text in self.variables.items()],
@@ -133,6 +135,38 @@ def node_patches(taints: Collection[str]) -> AdmissionPolicy:
     )
 
 
+# By annotations of a Node people and pools keep its machine, and say until when. A kubelet may write every annotation of its own
+# Node, and so take that back: which value holds is Gardener's rule, by which the Node's goes first.
+
+KEPT_BY = (PRESERVE_ANNOTATION, PRESERVE_FOR_ANNOTATION, ISOLATE_ANNOTATION, EXPIRY_ANNOTATION, ENDED_ANNOTATION)
+"""No kubelet writes these."""
+
+
+def kept_nodes() -> AdmissionPolicy:
+    """See above."""
+    new, old = "variables.annotations", "variables.oldAnnotations"
+    same = f"(k in {new}) == (k in {old}) && (!(k in {new}) || {new}[k] == {old}[k])"
+    return AdmissionPolicy(
+        name="nodewarden-kept-nodes",
+        why="By which annotations a Node's machine is kept, a kubelet may not say of its own: printed by `nodewarden deploy"
+        " admission`. All else that kubelets write stays as it is, also where this can't be evaluated. Needs Kubernetes 1.30.",
+        rule={
+            "apiGroups": [""],
+            "apiVersions": ["v1"],
+            "operations": ["CREATE", "UPDATE"],
+            "resources": ["nodes", "nodes/status"],
+        },
+        only={"kubelet": "'system:nodes' in request.userInfo.groups"},
+        variables={
+            "annotations": "has(object.metadata.annotations) ? dyn(object.metadata.annotations) : dyn({})",
+            "oldAnnotations": "request.operation == 'UPDATE' && has(oldObject.metadata.annotations) ?"
+            " dyn(oldObject.metadata.annotations) : dyn({})",
+        },
+        validations=((f"{_listed(KEPT_BY).strip()}.all(k, {same})", "a kubelet says nothing of whether its machine is kept"),),
+        fails="Ignore",  # a kubelet that can't report loses its node: far worse than an annotation of its own
+    )
+
+
 def _keys_named(name: str) -> str:
     return "its own" if name in {"annotations", "labels"} else ", ".join(OURS[name])
 
@@ -180,5 +214,5 @@ def _ours(taints: Collection[str]) -> str:
 
 def admission(*, taints: Collection[str] = ()) -> list[dict[str, Any]]:
     """taints: keys of those that fence configurations name with the method `taint`. Raises PolicyError for one that is none."""
-    policies = (node_patches(taints),)
+    policies = (node_patches(taints), kept_nodes())
     return [each for policy in policies for each in policy.objects()]

@@ -271,10 +271,10 @@ async def test_what_has_become_of_its_machine_is_seen_live(case: Case, system: S
 async def test_a_machine_of_that_name_that_was_made_anew_is_another_target(world: World) -> None:
     """S9: the uid of the Machine is pinned, too."""
     system = CLUSTER_API
-    await licensed(world, system)
+    await licensed(world, system, template=False)
     await world.install_kinds()
-    template = await world.add_template()
-    request = FencingInput(cluster=CLUSTER, node=NODE, need=need_of(system), template=template)
+    await world.add_template()
+    request = FencingInput(cluster=CLUSTER, node=NODE, need=need_of(system))
     pinned: PinResult = await ActivityEnvironment().run(world.target.pin, PinRequest(wanted=request))
     target = replace(await world.pinned(), pinned=pinned.pinned)
     assert (await look(world, system, target=target)).verdict is GO

@@ -342,6 +342,7 @@ async def _episode(worker: ClusterConnection) -> None:
         options=DrainOptions(ignore_daemon_sets=True, force=True, grace=timedelta(0)),
         not_after=datetime.now(UTC) + timedelta(seconds=20),
         holder=HOLDER,
+        need=need,
     )
     drained = await environment.run(isolation.drain, drain)
     assert (drained.evicted, drained.withheld, drained.errors) == (1, ("default/member-0",), ())

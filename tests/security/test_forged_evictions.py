@@ -10,9 +10,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
+from activities.cluster.acts.isolation import ClusterIsolation
 from activities.cluster.acts.preservation import ClusterPreservation
+from activities.cluster.acts.targets import ClusterTarget
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.contracts.preservation import Hold, HoldRequest, Wish
 from activities.contracts.target import ActRequest, DrainRequest, DrainResult, LookVerdict, Target
@@ -26,6 +29,7 @@ from policy.values.mode import MODE_KEY, Mode
 from simulator.resources import NODES
 from tests.cluster.acts.world import CHECK_REF, CHECKS, CLUSTER, HOLDER, NODE, World, refused
 from tests.cluster.machines import CLUSTER_API, machine_of
+from tests.licensing import LICENCES
 
 EVERYTHING = DrainOptions(force=True, ignore_daemon_sets=True, delete_empty_dir=True, grace=timedelta(0))
 PAUSED = "paused by ada, until somebody ends it: a move (`nodewarden unpause` ends it)"
@@ -50,7 +54,7 @@ async def marked(world: World, kind: Kind) -> Target:
     return target
 
 
-async def drain(world: World, target: Target, need: Need | None = None) -> DrainResult:
+async def drain(world: World, target: Target, need: Need | None = Need(kind=NeedKind.PERSON)) -> DrainResult:  # noqa: B008
     soon = world.now + timedelta(seconds=10)
     return await world.isolation.drain(DrainRequest(target=target, options=EVERYTHING, not_after=soon, holder=HOLDER, need=need))
 
@@ -67,6 +71,47 @@ async def kept_as_failed(world: World) -> Target:
     await CLUSTER_API.set_status(world.others, machine_of(NODE), {"phase": "Failed"})
     assert (await hold(world)).drain
     return await marked(world, Kind.PRESERVATION)
+
+
+def looks_itself(world: World, *, only_verified: bool = False) -> ClusterIsolation:
+    """As it is served."""
+    served = ServedCluster(CLUSTER, world.connection, own_node="node-1", clock=world.clock)
+    target = ClusterTarget(served, world.permits, LICENCES, only_verified=only_verified)
+    return ClusterIsolation(served, target.last_look, world.permits, LICENCES, only_verified=only_verified)
+
+
+BY_CHECK = Need(kind=NeedKind.CHECK, check=CHECK_REF)
+
+
+@pytest.mark.parametrize(
+    ("need", "why"),
+    [
+        (BY_CHECK, "finds the node healthy"),
+        (Need(kind=NeedKind.CHECK, check=replace(CHECK_REF, name="another")), "NodeHealthCheck/another was deleted"),
+        (Need(kind=NeedKind.CLEAN_UP), "disrupts nothing"),
+        (Need(kind=NeedKind.PERSON), "no NodeAction attests"),
+        (None, "nothing says why it should be"),
+    ],
+)
+async def test_s20_no_node_is_drained_that_is_well_whatever_its_caller_says(need: Need | None, why: str, busy: World) -> None:
+    """S42: it has a permit, which it may ask for, and marks the node. Before the first eviction the need is read anew."""
+    await busy.install_kinds()
+    await busy.add_check(duration="60s")
+    busy.permits.answer, busy.isolation = (True, ""), looks_itself(busy, only_verified=True)
+    target, writes = await marked(busy, Kind.REMEDIATION), busy.writes
+    with pytest.raises(ApplicationError, match=f"is not drained: .*{why}"):
+        await drain(busy, target, need=need)
+    assert busy.writes == writes
+
+
+async def test_s20_a_node_that_is_sick_is_drained(world: World) -> None:
+    """Else the row above would be refused for another reason."""
+    await world.hold_cluster_lease()
+    await world.install_kinds()
+    await world.add_check(duration="60s")
+    await world.add_pod("works")
+    world.isolation = looks_itself(world, only_verified=True)
+    assert (await drain(world, await marked(world, Kind.REMEDIATION), need=BY_CHECK)).evicted == 1
 
 
 @pytest.mark.parametrize("kind", [Kind.FENCING, Kind.REMEDIATION, Kind.PRESERVATION])

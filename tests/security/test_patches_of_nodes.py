@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from policy.objects.marks import TERMINATING_ANNOTATION, TERMINATING_LABEL
-from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL, OUR_TAINT
-from policy.preservation.kept_machine import TAINT
+from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL, OUR_TAINT, PRESERVE_ANNOTATION
+from policy.preservation.kept_machine import ENDED_ANNOTATION, EXPIRY_ANNOTATION, TAINT
+from policy.preservation.requests import ISOLATE_ANNOTATION, PRESERVE_FOR_ANNOTATION
 from policy.values.errors import PolicyError
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient, ApiError
@@ -91,7 +92,8 @@ def test_every_policy_denies_and_fails_closed() -> None:
     policies = [each for each in documents("deploy/admission.yaml") if each["kind"] == "ValidatingAdmissionPolicy"]
     bindings = [each for each in documents("deploy/admission.yaml") if each["kind"] == "ValidatingAdmissionPolicyBinding"]
     assert [each["spec"]["policyName"] for each in bindings] == [each["metadata"]["name"] for each in policies]
-    assert all(each["spec"]["failurePolicy"] == "Fail" for each in policies)
+    fails = {each["metadata"]["name"]: each["spec"]["failurePolicy"] for each in policies}
+    assert fails == {"nodewarden-node-patches": "Fail", "nodewarden-kept-nodes": "Ignore"}  # no kubelet is kept from reporting
     assert all(each["spec"]["validationActions"] == ["Deny"] for each in bindings)
 
 
@@ -106,10 +108,13 @@ def test_a_taint_of_a_fence_configuration_is_named_first() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Clients:
-    """Of a cluster where the policy is in force: a person's, and those of our accounts."""
+    """Of a cluster where the policies are in force: a person's, those of our accounts, and where the server is simulated those
+    of two kubelets."""
 
     person: ApiClient
     workers: Sequence[ApiClient]
+    kubelet: ApiClient | None = None
+    other: ApiClient | None = None
 
 
 @pytest.fixture(scope="module", params=["simulated", "real"])
@@ -119,7 +124,8 @@ async def clients(request: pytest.FixtureRequest, printed: list[dict[str, Any]])
         if request.param == "simulated":
             simulated_only("[real] is the same on a real one")
             accounts = {process.value: f"system:serviceaccount:nodewarden:{process.account}" for process in Process}
-            simulated = await stack.enter_async_context(ApiServer(tokens={"administrator": "admin"} | accounts))
+            kubelets = {name: f"system:node:{name}" for name in (NODE, "node-2")}
+            simulated = await stack.enter_async_context(ApiServer(tokens={"administrator": "admin"} | accounts | kubelets))
             simulated.admission.cel = CelPython()
             address = ApiAddress(url=simulated.url, token="administrator")
         else:
@@ -146,7 +152,13 @@ async def clients(request: pytest.FixtureRequest, printed: list[dict[str, Any]])
         ]
         await restore(person)
         await in_force(workers[0], NODE)
-        yield Clients(person, workers)
+        if request.param == "real":
+            yield Clients(person, workers)
+            return
+        others = [
+            await stack.enter_async_context(ApiClient(replace(address, token=name), user_agent="kubelet")) for name in kubelets
+        ]
+        yield Clients(person, workers, *others)
 
 
 async def restore(person: ApiClient) -> None:
@@ -185,6 +197,43 @@ async def test_a_patch_by_us_changes_our_fields_only(what: str, clients: Clients
         else:
             await worker.patch(path, change)
             await restore(clients.person)
+
+
+KEPT = {"metadata": {"annotations": {PRESERVE_ANNOTATION: "now", EXPIRY_ANNOTATION: "2126-11-24T09:30:00Z"}}}
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("subresource", ["", STATUS])
+async def test_s21_a_kubelet_takes_back_nothing_of_what_keeps_its_machine(subresource: str, clients: Clients) -> None:
+    """S41: NodeRestriction lets it write every annotation of its own Node, and the Node's value beats that of its Machine. What
+    it reports else is taken, and a person's word as well."""
+    if clients.kubelet is None:
+        pytest.skip("[simulated] is the same")
+    path = "/".join(part for part in (NODES.path(NODE), subresource) if part)
+    await clients.person.patch(NODES.path(NODE), KEPT)
+    for key, value in (
+        (PRESERVE_ANNOTATION, "false"),
+        (PRESERVE_ANNOTATION, None),
+        (EXPIRY_ANNOTATION, "2026-01-01T00:00:00Z"),
+        (PRESERVE_FOR_ANNOTATION, "1s"),
+        (ISOLATE_ANNOTATION, "false"),
+        (ENDED_ANNOTATION, "2026-01-01T00:00:00Z"),
+    ):
+        with pytest.raises(ApiError, match="a kubelet says nothing of whether its machine is kept"):
+            await clients.kubelet.patch(path, {"metadata": {"annotations": {key: value}}})
+    await clients.kubelet.patch(
+        path, {"metadata": {"annotations": {"volumes.kubernetes.io/controller-managed-attach-detach": "true"}}}
+    )
+    await clients.kubelet.patch(f"{NODES.path(NODE)}/status", {"status": {"conditions": [READY | {"message": "posts"}]}})
+    registers = a_node() | {"metadata": {"name": "node-2", "annotations": {PRESERVE_ANNOTATION: "false"}}}
+    with pytest.raises(ApiError, match="a kubelet says nothing"):
+        await clients.other.create(NODES.path(), registers)
+    await clients.other.create(NODES.path(), a_node() | {"metadata": {"name": "node-2"}})
+    await clients.person.delete(NODES.path("node-2"))
+    found = (await clients.person.get(NODES.path(NODE)))["metadata"]["annotations"]
+    assert {key: found[key] for key in KEPT["metadata"]["annotations"]} == KEPT["metadata"]["annotations"]
+    gone = dict.fromkeys(KEPT["metadata"]["annotations"])
+    await clients.person.patch(NODES.path(NODE), {"metadata": {"annotations": {**gone, PRESERVE_FOR_ANNOTATION: None}}})
 
 
 async def test_the_refusal_of_a_taint_says_how_it_is_named(clients: Clients) -> None:

@@ -18,6 +18,7 @@ from activities.clocks import in_time
 from activities.cluster.api.refusals import ObjectNotFound, edit
 from activities.cluster.api.served_cluster import ClusterActivities, ServedCluster
 from activities.cluster.live.last_look import require_last_look
+from activities.cluster.live.plans import require_replacing
 from activities.cluster.objects.live_machines import find_machine, resource_of
 from activities.cluster.objects.live_node import Edit, LiveNode, edit_node, put_annotation, remove_annotation
 from activities.contracts.preservation import GiveUpResult
@@ -68,6 +69,8 @@ class DelegatingActivities(ClusterActivities):
             return replace(there, look=replace(seen, verdict=LookVerdict.GO, reason="done before; its answer was lost"))
         if seen.verdict is not LookVerdict.GO:
             return refused(seen)
+        if operation is Operation.REMOVE:
+            await require_replacing(self._connections, before.look.need, target.pinned.node)
         in_time(not_after, self._clock(), what)
         if before.remember is not None:
             await self._remember(before.remember)

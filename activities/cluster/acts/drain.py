@@ -6,13 +6,14 @@ name; one that is terminating has not, and a drain proves nothing about what sti
 
 On a node that is not Ready an eviction is a deletion that no kubelet carries out, and it starts the clock by which Kubernetes
 takes the pod's volumes away though the machine may write (S36): before off is proven such pods with attached single-writer
-volumes are withheld. Node, mode, Lease and permit are looked at anew right before each row of requests.
+volumes are withheld. Before the first row comes a last look, since a round may be asked for by any client (S42); node, mode,
+Lease and permit are looked at anew right before each further one.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from temporalio import activity
@@ -22,7 +23,7 @@ from activities.clocks import begin_by, in_time
 from activities.cluster.api.paths import CLAIMS, DAEMON_SETS, PODS
 from activities.cluster.api.refusals import NamespaceEnding, ObjectConflict, ObjectNotFound, unless_gone
 from activities.cluster.api.served_cluster import ClusterActivities, ServedCluster
-from activities.cluster.live.last_look import GrantedPermits, mode_now, require_leave
+from activities.cluster.live.last_look import GrantedPermits, mode_now, require_go, require_leave
 from activities.cluster.live.leases import cluster_lease_problem
 from activities.cluster.live.plans import live_policies
 from activities.cluster.objects.live_machines import read_subject
@@ -30,7 +31,7 @@ from activities.cluster.objects.live_node import read_node
 from activities.cluster.objects.marks import require_held
 from activities.cluster.objects.object_reader import reading_once
 from activities.cluster.objects.workload import MIRROR_ANNOTATION, Pod, read_attachments, read_pods, volumes_of
-from activities.contracts.target import DrainRequest, DrainResult, Target
+from activities.contracts.target import DrainRequest, DrainResult, LookRequest, LookResult, Target
 from activities.errors import ErrorType, error_type, failure
 from activities.licences import Licences
 from policy.episode.drain import DrainClaim, DrainPod, grace_seconds, is_single_writer, plan_drain
@@ -64,10 +65,17 @@ class Drain(ClusterActivities):
     """Of the nodes of one cluster; it keeps nothing between rounds."""
 
     def __init__(
-        self, served: ServedCluster, permits: GrantedPermits, licences: Licences, *, only_verified: bool = False
+        self,
+        served: ServedCluster,
+        look: Callable[[LookRequest], Awaitable[LookResult]],
+        permits: GrantedPermits,
+        licences: Licences,
+        *,
+        only_verified: bool = False,
     ) -> None:
-        """only_verified: as of a `LastLook`."""
+        """look: the last look at this cluster. only_verified: as of a `LastLook`."""
         super().__init__(served)
+        self._look = look
         self._only_verified = only_verified
         self._permits = permits
         self._licences = licences
@@ -86,7 +94,7 @@ class Drain(ClusterActivities):
         if plan.errors:
             return DrainResult(skipped=plan.skipped, warnings=_some(plan.warnings), errors=_some(plan.errors))
         chosen = [pods[each.uid] for each in plan.evict]
-        ready = await self._require_licence(request)
+        ready = await self._require_licence(request, first=True)
         withheld = [] if ready else await self._held_by_volumes(name, [pod for pod in chosen if not pod.terminating])
         chosen = [pod for pod in chosen if pod not in withheld]
         waiting = [pod for pod in chosen if not pod.terminating]
@@ -110,9 +118,10 @@ class Drain(ClusterActivities):
         used = await asyncio.gather(*(volumes_of(self._connection, [pod]) for pod in pods))
         return frozenset(pod.metadata.uid for pod, its in zip(pods, used, strict=True) if its.names.intersection(only.volumes))
 
-    async def _require_licence(self, request: DrainRequest) -> bool:
+    async def _require_licence(self, request: DrainRequest, *, first: bool = False) -> bool:
         """The cluster is ours, the node the pinned one and ours, the permit held, no hold on it, and its mode allows it (S9, S14,
-        S20, S38, S52). Whether it is Ready."""
+        S20, S38, S52). first: also all else that a last look asks, the need before all; a machine that is kept needs none but to
+        be kept. Whether it is Ready."""
         pinned = request.target.pinned
         problem = await cluster_lease_problem(self._connection, request.holder, self._clock())
         policies = await live_policies(self._connection, self._source)
@@ -122,6 +131,8 @@ class Drain(ClusterActivities):
             raise failure(ErrorType.TARGET_CHANGED, f"Node/{pinned.node} is gone: there is nothing to drain") from error
         mark = require_held(node, request.target, "it is not drained")
         kept = mark.kind == Kind.PRESERVATION.value and begun_as_failed(node.view)
+        if first and not kept:
+            await self._require_need(request)
         permit, (mode, unread) = await asyncio.gather(
             self._permit(request.target, node.view, kept=kept),
             mode_now(self._served, self._permits, pinned.node, None if kept else request.need),
@@ -134,6 +145,14 @@ class Drain(ClusterActivities):
             by = self._decided_by(request, node.view)
         require_leave(seen, Operation.EVICT, self._clock(), by=by, about=f"Node/{pinned.node} is not drained")
         return node.view.ready
+
+    async def _require_need(self, request: DrainRequest) -> None:
+        """That the node is sick, or that a person wants it drained, only its need says, and that is read anew (S20)."""
+        name = request.target.pinned.node
+        if request.need is None:
+            raise failure(ErrorType.NOT_LICENSED, f"Node/{name} is not drained: nothing says why it should be")
+        look = LookRequest(target=request.target, need=request.need, holder=request.holder, operation=Operation.DRAIN)
+        require_go(await self._look(look), f"Node/{name} is not drained")
 
     def _decided_by(self, request: DrainRequest, node: NodeView) -> By:
         """A person, where that counts as in a last look."""

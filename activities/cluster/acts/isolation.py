@@ -86,7 +86,7 @@ class ClusterIsolation(ClusterActivities, IsolationActivities):
         super().__init__(served)
         self._licences = licences
         self._look = look
-        self._drain = Drain(served, permits, licences, only_verified=only_verified)
+        self._drain = Drain(served, look, permits, licences, only_verified=only_verified)
         self._publisher = EpisodePublisher(served, fences, notify=notify)
 
     async def mark_unschedulable(self, request: CordonRequest) -> ActResult:

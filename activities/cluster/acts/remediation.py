@@ -178,8 +178,10 @@ class ClusterRemediation(DelegatingActivities, RemediationActivities):
     def _ladder(
         self, request: RemediationInput, check: HealthCheck | None, node: LiveNode | None, machine: MachineView | None
     ) -> tuple[tuple[EscalationStep, ...], str]:
-        """What the scanner has worked out, what a person names, what the check says, or the deletion of its Machine."""
-        if request.ladder is not None:
+        """What a person names, what the check says as it is now, or the deletion of its Machine. What a request says that a check
+        wants is not believed (S42), but for the one step that an earlier episode has left; a check that is gone licenses none."""
+        by_check = request.need is not None and request.need.kind is NeedKind.CHECK and check is not None
+        if request.ladder is not None and (request.adopts or not by_check):
             return request.ladder, ""
         with as_invalid_config():
             words = ", ".join(request.strategies)

@@ -32,12 +32,13 @@ from activities.cluster.api.paths import (
 from activities.cluster.api.refusals import ObjectNotFound, unless_gone
 from activities.cluster.api.served_cluster import as_served
 from activities.cluster.objects.fencing_requests import find_request, plan_asked_for
-from activities.cluster.objects.live_machines import Subject, machines_by_node
+from activities.cluster.objects.live_machines import Subject, find_check, find_target, machines_by_node
 from activities.cluster.objects.object_reader import ApiReader, Readers
 from activities.errors import ErrorType, as_invalid_config, error_type, failure
 from policy.checks.fence_policies import DEFAULT_SOURCE, FencePolicies, PolicySource, stricter
 from policy.checks.health_check import HealthCheck
 from policy.checks.rules import rules_of
+from policy.checks.verdicts import JudgedTarget
 from policy.dialects import parse
 from policy.dialects.node_fencing import CLUSTER_CONFIG, POLICY_PREFIX, parse_cluster_config, read_policies
 from policy.episode.fencing_requests import by_devices_of, read_request
@@ -56,6 +57,8 @@ from policy.fence.templates import (
 )
 from policy.objects.machines import MachineView
 from policy.objects.nodes import NodeView
+from policy.remediation.ladder import body_of, ladder_of
+from policy.remediation.strategies import RULES
 from policy.values.errors import PolicyError, shown
 from policy.values.object_refs import ObjectRef
 from policy.values.times import moment_of
@@ -192,6 +195,7 @@ class Configurations:
     async def _template_named(self, node: NodeView, template: ObjectRef | None, need: Need) -> tuple[ObjectRef, str] | None:
         """The template that the request or the node's health checks name, and which of them; None where none is named."""
         if template is not None:
+            await _require_named(self._connections, template, need)
             return template, "the request"
         named = await self._named_by_checks(node, need)
         if len(named) > 1:
@@ -232,6 +236,33 @@ class Configurations:
         if ref not in self._templates:
             self._templates[ref] = read_fencing_template(template)
         return self._templates[ref]
+
+
+async def _require_named(connections: Readers, template: ObjectRef, need: Need) -> None:
+    """By which template a check has its nodes fenced only the check says, as it is now, and no request in its name (S42)."""
+    document = await find_check(connections, need) if need.kind is NeedKind.CHECK else None
+    if document is None:
+        return  # a person names it; or a check that is gone, which licenses nothing
+    with as_invalid_config():
+        check = parse(document)
+    if template not in [rung.template for rung in check.rungs]:
+        raise failure(
+            ErrorType.INVALID_CONFIG, f"{check.ref.key} does not name {template.key}, by which the request has it fenced"
+        )
+
+
+async def require_replacing(connections: Readers, need: Need, name: str) -> None:
+    """Refuse to end with another machine where the check that asks wants no such step of that target, as it is now (S42). A check
+    that is gone is the last look's to refuse. Raises Vetoed."""
+    document = await find_check(connections, need) if need.kind is NeedKind.CHECK else None
+    if document is None:
+        return
+    target = await find_target(connections, name)
+    with as_invalid_config():
+        check = parse(document)
+        steps = ladder_of(check, body_of(target or JudgedTarget(name)))
+    if not any(RULES[each.strategy].replaces for each in steps):
+        raise failure(ErrorType.VETOED, f"{check.ref.key} names no step that replaces the machine of {name}; nothing was done")
 
 
 async def readable_checks(connections: Readers, unreadable: list[str]) -> AsyncIterator[HealthCheck]:

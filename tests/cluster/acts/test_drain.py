@@ -48,7 +48,8 @@ async def dead(world: World) -> World:
 
 
 async def drain(world: World, options: DrainOptions = SHORT, **changes: Any) -> DrainResult:
-    fields = {"target": await world.pinned(), "not_after": world.now + timedelta(seconds=10), "holder": HOLDER} | changes
+    soon, need = world.now + timedelta(seconds=10), Need(kind=NeedKind.CHECK, check=CHECK_REF)
+    fields = {"target": await world.pinned(), "not_after": soon, "holder": HOLDER, "need": need} | changes
     try:
         return await world.isolation.drain(DrainRequest(options=options, **fields))
     finally:
@@ -252,7 +253,8 @@ async def test_no_pod_is_taken_away_without_its_kubelet(dead: World, ours: int |
     """S1, S30: with a grace period of 0 the API server removes it at once, and another one would run beside it."""
     await dead.add_pod("db-0", owner="StatefulSet", grace=own)
     options = replace(SHORT, grace=timedelta(seconds=ours) if ours is not None else None)
-    request = DrainRequest(options=options, target=await dead.pinned(), not_after=dead.now + timedelta(seconds=10), holder=HOLDER)
+    soon, need = dead.now + timedelta(seconds=10), Need(kind=NeedKind.CHECK, check=CHECK_REF)
+    request = DrainRequest(options=options, target=await dead.pinned(), not_after=soon, holder=HOLDER, need=need)
     assert (await dead.isolation.drain(request)).evicted == 1
     (pod,) = await terminating(dead)
     assert pod["metadata"]["deletionGracePeriodSeconds"] == 1

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from temporalio.testing import ActivityEnvironment
 
+from activities.cluster.acts.preservation import ClusterPreservation
 from activities.cluster.acts.remediation import ClusterRemediation
 from activities.cluster.acts.targets import ClusterTarget
 from activities.cluster.api.served_cluster import ServedCluster
-from activities.contracts.target import PinRequest, PinResult
+from activities.contracts.preservation import GiveUpRequest
+from activities.contracts.target import Configured, LookVerdict, PinRequest, PinResult
 from activities.errors import ErrorType
 from policy.checks.fence_policies import PolicySource
 from policy.episode.messages import FencingInput, Need, NeedKind, RemediationInput
 from policy.history.offenders import FoundRepairs
+from policy.remediation.ladder import ESCALATION_ANNOTATION, EscalationStep
+from policy.remediation.strategies import Strategy
 from policy.values.object_refs import ObjectRef
 from simulator.api.control.faults import Accident, Fault
 from simulator.resources import NAMESPACES
@@ -24,6 +29,7 @@ from tests.cluster.acts.world import (
     CHECKS,
     CLUSTER,
     ENDPOINT,
+    HOLDER,
     INCIDENT,
     NODE,
     SICK_SINCE,
@@ -35,6 +41,7 @@ from tests.cluster.acts.world import (
     refused,
     template_ref,
 )
+from tests.cluster.builders import owner
 from tests.cluster.machines import CLUSTER_API, OPENSHIFT, machine_of
 from tests.licensing import LICENCES
 
@@ -409,3 +416,64 @@ class TestMarkedAtOnce:
         """It is told by the mark that follows."""
         ready.server.faults.add(Fault(accident=Accident.STATUS, method="PATCH", status=500))
         assert (await pin(ready, marks_as="run-1")).added is None
+
+
+# What a request says in a health check's name, which any client may (S42) --------------------------------------------------
+
+BY_CHECK = Need(kind=NeedKind.CHECK, check=CHECK_REF)
+
+
+async def test_s42_a_template_in_a_checks_name_is_one_that_the_check_names(ready: World) -> None:
+    """Read live at the pin, and whenever a last look resolves the devices again. A person may name any that counts."""
+    other = await ready.add_template("others")
+    await ready.add_check()
+    said = f"{CHECK_REF.key} does not name {other.key}"
+    with refused(ErrorType.INVALID_CONFIG, said):
+        await pin(ready, need=BY_CHECK, template=other)
+    assert (await pin(ready, need=BY_CHECK, template=template_ref("blades"))).pinned.endpoints == (ENDPOINT,)
+    assert (await pin(ready, template=other)).pinned.endpoints == (ENDPOINT,)
+    await ready.hold_cluster_lease()
+    look = await ready.look(need=BY_CHECK, configured=Configured(template=other))
+    found = await ready.target.last_look(look)
+    assert (found.verdict, said in found.reason) == (LookVerdict.NOT_LICENSED, True)
+
+
+async def test_s42_the_steps_in_a_checks_name_are_those_that_the_check_wants_now(ready: World) -> None:
+    """One that fences has no Machine deleted, whatever its request brings, neither at the pin nor at the act itself."""
+    await ready.add_check()
+    await OPENSHIFT.install(ready.others)
+    await OPENSHIFT.add_machine(ready.others, machine_of(NODE), node=NODE)
+    await ready.change_node({"metadata": {"annotations": OPENSHIFT.ties(NODE)}})
+    path = OPENSHIFT.path("machines", machine_of(NODE))
+    owned = {"ownerReferences": [owner("MachineSet", "set", api_version=OPENSHIFT.api_version)]}
+    uid = (await ready.others.patch(path, {"metadata": owned}))["metadata"]["uid"]
+    await OPENSHIFT.set_status(ready.others, machine_of(NODE), {"phase": "Failed"})
+    served = ServedCluster(CLUSTER, ready.connection, clock=ready.clock)
+    deletion = EscalationStep(strategy=Strategy.DELETE_MACHINE, name="delete-machine")
+    request = RemediationInput(cluster=CLUSTER, node=NODE, incident=INCIDENT, need=BY_CHECK, ladder=(deletion,))
+
+    async def steps() -> list[Strategy]:
+        pinned = await ActivityEnvironment().run(ClusterRemediation(served, ready.looks).pin, request)
+        return [each.strategy for each in pinned.ladder]
+
+    async def gives_up() -> bool:
+        asked = GiveUpRequest(
+            cluster=CLUSTER,
+            node=NODE,
+            machine=OPENSHIFT.machine_ref(machine_of(NODE)),
+            machine_uid=uid,
+            holder=HOLDER,
+            not_after=ready.now + timedelta(seconds=10),
+            incident=INCIDENT,
+            before=await ready.before(need=BY_CHECK),
+        )
+        await ActivityEnvironment().run(ClusterPreservation(served, ready.looks, ready.permits).give_up, asked)
+        return not (await ready.others.list(path.rpartition("/")[0]))["items"]
+
+    assert await steps() == [Strategy.FENCE]
+    with refused(ErrorType.VETOED, f"{CHECK_REF.key} names no step that replaces the machine of {NODE}"):
+        await gives_up()
+    annotations = {ESCALATION_ANNOTATION: "fence=10m, delete-machine"}
+    await ready.others.patch(CHECKS.path("workers"), {"metadata": {"annotations": annotations}})
+    assert await steps() == [Strategy.FENCE, Strategy.DELETE_MACHINE]
+    assert await gives_up()

@@ -137,7 +137,7 @@ async def test_a_permit_past_a_circuit_breaker_licenses_nothing_without_the_seal
     async def verdicts(override: SealedCommand | None) -> tuple[LookVerdict, str]:
         about, until = replace(look.target, override=override), world.now + timedelta(seconds=10)
         result = await ActivityEnvironment().run(target.last_look, replace(look, target=about))
-        request = DrainRequest(target=about, options=DrainOptions(force=True), not_after=until, holder=HOLDER)
+        request = DrainRequest(target=about, options=DrainOptions(force=True), not_after=until, holder=HOLDER, need=look.need)
         try:
             await ActivityEnvironment().run(world.isolation.drain, request)
         except ApplicationError as error:
