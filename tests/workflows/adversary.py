@@ -25,7 +25,7 @@ from activities.errors import ErrorType, failure
 from activities.keyring import Keyring
 from activities.licences import DeviceCommand, Licences
 from policy.checks.fence_policies import NO_POLICIES
-from policy.episode.gate import By, Objection, Operation, Seen, objection
+from policy.episode.gate import MODE_NEEDED, By, Objection, Operation, Seen, objection
 from policy.episode.messages import Kind, Need, NeedKind, Pinned, Reading, RecordEntry, RemediationInput, VolumeReading
 from policy.episode.permits import PermitAnswer, PermitDecision, PortionAnswer, Release
 from policy.episode.proofs import compare_identity
@@ -33,6 +33,7 @@ from policy.fence.kdump import KdumpReading
 from policy.fence.plan import FencingPlan
 from policy.fence.power import PowerAct, PowerState, VolumeState
 from policy.remediation.failed_volumes import AttachedVolume, Failure, PodOnNode
+from policy.values.mode import Mode
 from tests.workflows import contract
 from tests.workflows.attempts import START, Attempt, Lost
 from tests.workflows.contract import LookVerdict, act_of
@@ -131,6 +132,9 @@ class Played:
     """What it refused last had waited for a worker before, which uses up the same minute."""
     begun: set[str] = field(default_factory=set)
     """The incidents that have looked at the machine."""
+    mode: Mode = Mode.REPAIR
+    lowered: datetime | None = None
+    """How far a program may go with it, and since when that is less than it was."""
     paused: datetime | None = None
     """Since when its Cluster API Cluster is paused."""
     unwanted: datetime | None = None
@@ -300,7 +304,7 @@ class PlayedActs(Played, NodeActs, DeviceActs, MachineActs):
             verdict = LookVerdict.TARGET_CHANGED
         elif request.need_matters and request.need.kind is NeedKind.CLEAN_UP and not machine.ready:
             verdict = LookVerdict.VETOED
-        elif request.destructive and (not referee.permit or self.unlicensed is not None):
+        elif self._is_stopped_by_mode(request) or (request.destructive and not (referee.permit and self.unlicensed is None)):
             verdict = LookVerdict.NOT_LICENSED
         elif self._veto():
             verdict = LookVerdict.VETOED
@@ -317,6 +321,7 @@ class PlayedActs(Played, NodeActs, DeviceActs, MachineActs):
             if request.need_matters:
                 referee.need_gone = verdict is LookVerdict.NEED_GONE
         asked = request.configured is not None and machine.present
+        by_mode = verdict is LookVerdict.NOT_LICENSED and self._is_stopped_by_mode(request)
         return contract.LookResult(
             verdict=verdict,
             reason=f"{verdict}: {difference}",
@@ -324,8 +329,13 @@ class PlayedActs(Played, NodeActs, DeviceActs, MachineActs):
             seen=seen,
             endpoints=configured.endpoints if asked else None,
             workload=self.standing() if request.counts else None,
+            held_by_mode=by_mode,
             licence=self._licence(request) if verdict is LookVerdict.GO else "",
         )
+
+    def _is_stopped_by_mode(self, request: contract.LookRequest) -> bool:
+        asked = request.destructive and request.need.kind.automatic
+        return asked and not self.mode.allows(MODE_NEEDED.get(request.operation, Mode.REPAIR))
 
     def _licence(self, request: contract.LookRequest) -> str:
         return self.licences.licence(request.target, request.licenses, self.clock) if request.licenses is not None else ""
@@ -529,7 +539,8 @@ class Adversary(PlayedActs):
         """An API server that has just started knows nobody's rights; one that is busy takes no bookkeeping."""
         since, until = self.forbidding
         if attempt.queue.startswith("cluster.") and since <= self.now < until:
-            self.waited_before = attempt.decided < since - timedelta(seconds=5)
+            if method != "publish":
+                self.waited_before = attempt.decided < since - timedelta(seconds=5)
             raise failure(ErrorType.FORBIDDEN, f"{method}: 403 {FORBIDDEN_NOW}")
         if method in KEEPS_BOOKS and self.now < self.busy_until:
             raise failure(ErrorType.TRANSIENT, f"{method}: etcdserver: request timed out")
@@ -592,6 +603,10 @@ class Adversary(PlayedActs):
         if fault in {Fault.LOST_AFTER, Fault.LATE}:
             self.referee.all_freed_by = ""  # for all that the episode knows
             raise Lost
+        if fault is Fault.SAYS_BUSY and method in WRITES:
+            self.referee.all_freed_by = ""
+            said = Random(self._served).choice((ErrorType.TRANSIENT, ErrorType.RATE_LIMITED))
+            raise failure(said, f"{method}: etcdserver: request timed out")
         if isinstance(answer, Reading):
             self.referee.tells(answer, attempt.decided)
         elif isinstance(answer, VolumeReading):
@@ -683,6 +698,8 @@ class Adversary(PlayedActs):
             found["nobody can show its licence"] = self.unlicensed
         if self.need.kind.automatic and self.unwanted is not None:
             found["nobody asks for it any more"] = self.unwanted
+        if self.need.kind.automatic and self.lowered is not None:
+            found["its mode allows no more"] = self.lowered
         if self.need.kind is NeedKind.CHECK and self.machine.ready and self.machine.ready_since is not None:
             found["the node is well again"] = self.machine.ready_since
         return found
@@ -771,10 +788,41 @@ class Adversary(PlayedActs):
                 self.machine.silent |= self.dead
             case Fault.LOCKED:
                 self.machine.locked = set(self.plan.endpoints[:1])
+            case Fault.NO_SECRET:
+                self.machine.locked, self.machine.has_secret = set(self.plan.endpoints[:1]), False
+            case Fault.FIRMWARE if self.plan.levels:
+                self._starts_anew(self.plan.levels[0][0].endpoint, now)
+            case Fault.ONE_ON | Fault.ONE_OFF if self.plan.levels:
+                state = PowerState.ON if fault is Fault.ONE_ON else PowerState.OFF
+                self.meddled = self.meddled or fault is Fault.ONE_OFF
+                self.switched_on = self.switched_on or fault is Fault.ONE_ON
+                machine.switch(self.plan.levels[0][-1].endpoint, state, now)
+            case Fault.LOWERED:
+                self.mode = Random(self._served).choice((Mode.OBSERVE, Mode.CORDON, Mode.DRAIN))
+                self.lowered = self.lowered or now
+                machine.later(now + timedelta(minutes=20), lambda: self._happens(Fault.RAISED, now))
+            case Fault.RAISED:
+                self.mode, self.lowered = Mode.REPAIR, None
+            case Fault.ROLLED:
+                self.machine_object.deleting = self.machine_object.deleting or now.replace(microsecond=0)
+                self.meddled = True
             case Fault.DUMP:
                 machine.crash(now)
             case Fault.HEAL:
                 self.heal()
+
+    def _starts_anew(self, endpoint: str, now: datetime) -> None:
+        """The firmware of a device."""
+        machine, at = self.machine, now + timedelta(seconds=25)
+        machine.silent.add(endpoint)
+        self.switched_on = True
+
+        def answers() -> None:
+            machine.silent -= {endpoint} - self.dead
+            self.heard_since = at
+            machine.switch(endpoint, PowerState.ON, at)
+
+        machine.later(at, answers)
 
     def _is_taken_over(self, now: datetime) -> None:
         """Another deployment has the cluster Lease now, adopts our mark, and fences the node in its own time."""
@@ -814,6 +862,7 @@ class Adversary(PlayedActs):
         self.machine.stuck, self.machine.silent, self.machine.locked, self.configured = set(), set(self.dead), set(), None
         self.vetoed = self.leased = self.unlicensed = self.paused = self.machine_object.preserved = None
         self.machine.stubborn = self.refusing = False
+        self.machine.has_secret, self.mode, self.lowered = True, Mode.REPAIR, None
         self.busy_until, self.forbidding = START, (START, START)
 
     def calm(self) -> None:

@@ -110,6 +110,8 @@ class Execution:
     first_memo: dict[str, Payload] = field(default_factory=dict)
     """The memo that it began with."""
     suggests_rolling: bool = False
+    is_of_old_build: bool = False
+    """Whether the worker deployment has another version by now."""
     deaf_until: datetime | None = None
     """Until when no worker takes its next task."""
     started: datetime = field(init=False)
@@ -314,6 +316,7 @@ class Execution:
         activation = WorkflowActivation(
             run_id=self.run_id, history_length=self._length, jobs=jobs, continue_as_new_suggested=self.suggests_rolling
         )
+        activation.target_worker_deployment_version_changed = self.is_of_old_build
         if self._history:
             activation.available_internal_flags.extend(self._history[-1].activation.available_internal_flags)
         activation.timestamp.FromDatetime(self.clockwork.now)

@@ -28,6 +28,7 @@ class Fault(StrEnum):
     UNLICENSED = "unlicensed"
     QUEUED = "queued"
     NO_PERMIT = "no permit"
+    SAYS_BUSY = "says busy"  # or 409, or 429: the API server has done it all the same
     # Beside it
     FLAP = "flap"
     REBOOT = "reboot"
@@ -49,6 +50,13 @@ class Fault(StrEnum):
     ONE_STUCK = "one stuck"  # of several, one
     SILENT = "silent"
     LOCKED = "locked"  # a device takes our password no more
+    NO_SECRET = "no secret"  # the Secret with its password is deleted
+    FIRMWARE = "firmware"  # a BMC starts anew, answers nothing meanwhile, and then does as its policy says: on
+    ONE_ON = "one on"  # another cluster was given the same outlet of a PDU
+    ONE_OFF = "one off"
+    LOWERED = "mode lowered"
+    RAISED = "mode raised"
+    ROLLED = "rolled"  # the owner of Machines puts another one in its place
     DUMP = "dump"  # the kernel crashes and writes its dump
     FIRST_SILENT = "first level silent"
     SPEAKS = "speaks"  # whatever was silent answers again
@@ -73,6 +81,7 @@ class Fault(StrEnum):
     CANCEL = "cancel"
     TERMINATE = "terminate"
     ROLL = "roll"  # its history is long: it goes on in a new one
+    BUILD = "build"  # workers of another build are the current ones
     RESET = "reset"  # to any of its workflow tasks; what people have said since is said to it again, or not
     SAID_TWICE = "said twice"  # a person's last word to it arrives once more
     HEARSAY = "hearsay"  # a stranger signals that the node is Ready on another boot
@@ -80,7 +89,7 @@ class Fault(StrEnum):
 
 SPOKEN = frozenset(
     {Fault.ABORT, Fault.ABORT_ON, Fault.HOLD, Fault.CANCEL, Fault.TERMINATE, Fault.ROLL, Fault.RESET, Fault.SAID_TWICE}
-) | {Fault.HEARSAY}
+) | {Fault.HEARSAY, Fault.BUILD}
 LASTING = frozenset({Fault.BUSY, Fault.FORBIDDEN})
 """What begins at once and lasts that long."""
 SELF = frozenset({Fault.REFUSED, Fault.UNREACHABLE, Fault.LOST_BEFORE, Fault.LOST_AFTER, Fault.LATE, Fault.SLOW}) | {
@@ -89,6 +98,7 @@ SELF = frozenset({Fault.REFUSED, Fault.UNREACHABLE, Fault.LOST_BEFORE, Fault.LOS
     Fault.UNLICENSED,
     Fault.QUEUED,
     Fault.NO_PERMIT,
+    Fault.SAYS_BUSY,
 }
 """What befalls the attempt itself."""
 
@@ -121,6 +131,9 @@ THEMES = (
     _theme("forbidden, busy, licence lost, licence back, breaker, refused, terminate"),
     _theme("preserved, no veto, veto, busy, hold, taken over, licence back, cluster paused, roll"),
     _theme("reset, reset, late, hold, said twice, roll, others on, terminate"),
+    _theme("mode lowered, mode raised, hold, roll, reset, build, rolled, need gone"),
+    _theme("says busy, says busy, late, busy, unmarked, terminate, reset"),
+    _theme("one on, one off, firmware, no secret, heal, stuck, silent"),
 )
 """What goes wrong together: everything, devices, other people's hands, the Node, workers, words, other levels, what is
 remembered, the API server and leave, who else has a say."""

@@ -37,6 +37,8 @@ class Machine:
     """Devices that answer nothing."""
     locked: set[str] = field(default_factory=set)
     """Devices that take our password no more."""
+    has_secret: bool = True
+    """Whether there is a password for the devices that are `locked`, although it is not taken."""
     stuck: set[str] = field(default_factory=set)
     """Devices that accept an off and do nothing."""
     plugged: bool = True

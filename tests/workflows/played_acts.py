@@ -461,6 +461,8 @@ class DeviceActs(Acts):
 
     def require_voice(self, endpoint: str) -> None:
         """Not of a device that answers nothing."""
+        if endpoint in self.machine.locked and not self.machine.has_secret:
+            raise failure(ErrorType.INVALID_CONFIG, f"{endpoint}: its Secret is gone")
         if endpoint in self.machine.locked:
             raise failure(ErrorType.UNAUTHORIZED, f"{endpoint} takes our password no more")
         if endpoint in self.machine.silent:

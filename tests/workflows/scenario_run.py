@@ -369,6 +369,8 @@ class Play:
                     self._reset(execution)
                 case Fault.SAID_TWICE:
                     self._last_word(execution)
+                case Fault.BUILD:
+                    execution.is_of_old_build = True
                 case Fault.ROLL:
                     execution.suggests_rolling = True
                 case Fault.HEARSAY:
