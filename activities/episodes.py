@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import accumulate, compress
@@ -18,6 +18,7 @@ from pydantic import TypeAdapter
 from temporalio import activity
 from temporalio.client import (
     Client,
+    WorkflowExecution,
     WorkflowExecutionStatus,
     WorkflowHandle,
     WorkflowQueryFailedError,
@@ -29,6 +30,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from activities.contracts.episode_start import start_options
 from activities.contracts.episodes import (
     OPENED_WITHIN,
+    TOOK_OVER_MEMO,
     AskPermit,
     AskPortion,
     DeploymentName,
@@ -82,6 +84,8 @@ _ANYTHING = TypeAdapter[object](object)
 QUERY_TIMEOUT = timedelta(seconds=5)
 UPDATE_TIMEOUT = timedelta(seconds=18)
 
+MOST_LIVES = 10
+"""So many runs of the scanner are looked through, its own among them."""
 MOST_OPEN = 10_000
 """So many names fit into an answer; no one person works on so many nodes at once."""
 
@@ -332,18 +336,20 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
         it has asked for a permit."""
         prefix, scanner, this_run = _prefix(request.cluster), scanner_id(request.cluster), activity.info().workflow_run_id
         running = f"WorkflowId STARTS_WITH '{prefix}' AND ExecutionStatus = 'Running'"
-        nodes, former, armed, modes, past = list[str](), None, None, None, ()
+        nodes, lives, armed, modes, past = list[str](), list[WorkflowExecution](), None, None, ()
         try:
             query = f"{running} AND WorkflowType != '{Kind.PRESERVATION.value}'"
             async for run in self._client.list_workflows(query, limit=MOST_OPEN + 1, rpc_timeout=QUERY_TIMEOUT):
                 nodes.append(run.id.removeprefix(prefix))
             # The open one comes first, then the one that was the last to end.
-            async for run in self._client.list_workflows(f"WorkflowId = '{scanner}'", limit=2, rpc_timeout=QUERY_TIMEOUT):
-                if run.run_id != this_run and former is None:
-                    former, past = run, await run.memo_value(PAUSES_MEMO, default=(), type_hint=Pauses)
-                    # Whether nodes without a rule were repaired when it ended; a version without modes repaired all along (S52).
-                    modes = await run.memo_value(MODES_MEMO, default=None, type_hint=ClusterModes)
-                    armed = modes.is_known and modes.default is Mode.REPAIR if modes is not None else None
+            query = f"WorkflowId = '{scanner}'"
+            async for run in self._client.list_workflows(query, limit=MOST_LIVES, rpc_timeout=QUERY_TIMEOUT):
+                lives += [run] if run.run_id != this_run else []
+            if (former := await _last_that_knew(lives)) is not None:
+                past = await former.memo_value(PAUSES_MEMO, default=(), type_hint=Pauses)
+                # Whether nodes without a rule were repaired when it ended; a version without modes repaired all along (S52).
+                modes = await former.memo_value(MODES_MEMO, default=None, type_hint=ClusterModes)
+                armed = modes.is_known and modes.default is Mode.REPAIR if modes is not None else None
             ever = f"WorkflowId STARTS_WITH '{prefix}' AND WorkflowType IN ('{Kind.FENCING.value}', '{Kind.REMEDIATION.value}')"
             if former is not None and armed is None:
                 armed = bool(nodes) or (await self._client.count_workflows(ever, rpc_timeout=QUERY_TIMEOUT)).count > 0
@@ -357,9 +363,10 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
             earlier=former is not None,
             repaired=bool(armed),
             former=former.run_id if former is not None else "",
-            ended=(former.close_time or datetime.now(UTC)) if former is not None else None,
+            ended=(lives[0].close_time or datetime.now(UTC)) if lives else None,
             modes=modes,
             pauses=past,
+            untaken=former is not None and former is not lives[0],
         )
 
     async def request_permit(self, request: AskPermit) -> PermitAnswer:
@@ -406,6 +413,17 @@ def _prefix(cluster: str) -> str:
     if "'" in cluster:
         raise failure(ErrorType.INVALID_CONFIG, f"cluster: expected a name without quotes, got {cluster!r}")
     return episode_id(cluster, "")
+
+
+async def _last_that_knew(lives: Sequence[WorkflowExecution]) -> WorkflowExecution | None:
+    """Of the runs of a scanner, the last one first, the first that had taken over what those before it knew: one that was reset,
+    or started, and ended at once had not. The last one where none says so."""
+    for number, run in enumerate(lives):
+        knew, before = await run.memo_value(TOOK_OVER_MEMO, default="", type_hint=str), lives[number + 1 : number + 2]
+        goes_on = [each.run_id for each in before if each.status is WorkflowExecutionStatus.CONTINUED_AS_NEW]
+        if knew and knew in {run.run_id, *goes_on}:
+            return run
+    return lives[0] if lives else None
 
 
 def _is_ours(workflow_type: str | None) -> bool:

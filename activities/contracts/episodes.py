@@ -22,6 +22,11 @@ OPENED_WITHIN = timedelta(seconds=60)
 decided there and not seen the end of."""
 
 
+TOOK_OVER_MEMO = "took-over"
+"""Of a scanner: the run that knows all that those before it had seen and were told; of a new history the one that it goes on
+from. A reset gives a run the memo of another one."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenRequest:
     """Start these admitted episodes; conflict policy FAIL, so the workflow id is the mutex (S13)."""
@@ -114,10 +119,11 @@ class FoundOpen:
     Temporal's visibility, which lags: an episode that began a moment ago may be missing, and one that just ended may still be
     listed.
 
-    earlier: whether another scanner of the cluster ran before the one that asks; former: the run of the last of those, "" where
-    none is known. repaired: whether that one repaired by itself: its memo says so, or it was of a version without modes and an
-    episode of the cluster ever was. An episode alone is no sign of it, since a person may ask for one (S52). None where an older
-    version answers. modes, pauses: what people had set when it ended, and ended: when that was.
+    earlier: whether another scanner of the cluster ran before the one that asks; former: the run of the last of those that had
+    taken over what was known before it (`TOOK_OVER_MEMO`), "" where none is known; untaken: others have ended since that had
+    not, and knew less. repaired: whether that one repaired by itself: its memo says so, or it was of a version without modes and
+    an episode of the cluster ever was. An episode alone is no sign of it, since a person may ask for one (S52). None where an
+    older version answers. modes, pauses: what people had set when it ended, and ended: when that was.
     """
 
     nodes: tuple[str, ...]
@@ -127,6 +133,7 @@ class FoundOpen:
     ended: datetime | None = None
     modes: ClusterModes | None = None
     pauses: Pauses = ()
+    untaken: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

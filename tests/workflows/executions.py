@@ -373,7 +373,7 @@ class Execution:
             parent=None,
             root=None,
             priority=Priority.default,
-            raw_memo=self.memo,
+            raw_memo=dict(self.memo),  # what a replay changes there is no memo
             retry_policy=None,
             run_id=self.run_id,
             run_timeout=None,

@@ -17,6 +17,7 @@ from typing import Any, cast
 
 from activities.contracts.episodes import (
     OPENED_WITHIN,
+    TOOK_OVER_MEMO,
     DeploymentName,
     DescribeRequest,
     DescribeResult,
@@ -421,12 +422,19 @@ class Fleet:
     def find_open(self, request: FindRequest) -> FoundOpen:
         """Visibility lags: what has begun within the last two seconds is not listed yet."""
         nodes = tuple(node for node, each in self.open.items() if self.now - each.began > timedelta(seconds=2))
-        before = next((each for each in reversed(self.clockwork.runs) if each.run_id != self._attempt.run_id), None)
-        if before is None:
+        lives = [each for each in reversed(self.clockwork.runs) if each.run_id != self._attempt.run_id]
+        if not lives:
             return FoundOpen(nodes=nodes, repaired=False)
-        modes = self._memo(before, MODES_MEMO, None, ClusterModes)
+        former = next((run for run, before in zip(lives, [*lives[1:], None], strict=True) if self._knew(run, before)), lives[0])
+        modes, pauses = self._memo(former, MODES_MEMO, None, ClusterModes), self._memo(former, PAUSES_MEMO, (), Pauses)
         armed = modes is not None and modes.is_known and modes.default is Mode.REPAIR
-        return FoundOpen(nodes=nodes, earlier=True, repaired=armed, former=before.run_id)
+        known = {"modes": modes, "pauses": pauses} if former is not lives[0] else {}
+        return FoundOpen(nodes=nodes, earlier=True, repaired=armed, former=former.run_id, untaken=bool(known), **known)
+
+    def _knew(self, run: Execution, before: Execution | None) -> bool:
+        """Whether it had taken over what the runs before it knew."""
+        goes_on = {before.run_id} if before is not None and before.continued == run.run_id else set[str]()
+        return self._memo(run, TOOK_OVER_MEMO, "", str) in {run.run_id, *goes_on}
 
     def former_spells(self, request: FormerRun) -> ScannerSpells:
         run = next(each for each in self.clockwork.runs if each.run_id == request.run_id)

@@ -399,7 +399,6 @@ class FleetPlay:
             back = self.draw.choice((1, 2, 5, 20, found.tasks))
             self.fleet.clockwork.reset(found, max(found.tasks - back, 0), reapplies=self.draw.random() < 0.6)
             self._unsure, self._words, self.fleet.begun = True, [], self.fleet.now
-            self.referee.was_reset = True
 
     def rolls(self) -> None:
         """Its history is long."""
@@ -585,6 +584,7 @@ KNOWN = (
     "sickens_some@12 is_terminated@0 sickens@12 sickens_some@12",
     "sickens_some@12 is_reset@0 sickens@12 sickens_some@12",
     "sickens_some@12 rolls@2 is_reset@0 sickens_some@31",
+    "sets_mode@0 sickens_some@12 is_reset@0 is_terminated@0 sickens_some@31",
     "sickens_some@5 answers_are_late@0 comes_back@0 comes_back@0 comes_back@12",
     "pauses@0 sickens_some@31 is_terminated@12 comes_back@31 unpauses@31",
     "pauses@0 sickens_some@31 is_made_anew@0 is_made_anew@0 is_made_anew@31",

@@ -76,8 +76,6 @@ class FleetReferee:
         self.past: dict[str, list[tuple[datetime, State]]] = {}
         self.spells: dict[str, datetime] = {}
         """Of the last open spell that was shown of a node, when it began."""
-        self.was_reset = False
-        """A scanner that is reset and ended at once has not taken over what the run before had seen."""
         self.broken: list[str] = []
         self.opened: dict[str, tuple[str, datetime]] = {}
         """By incident, the node and when."""
@@ -259,7 +257,7 @@ class FleetReferee:
         if episode is not None and episode.asked is not None and known - episode.began > SHOWN:
             self.fault("spells", f"{node} has an open spell, and an episode since {episode.began}")
         over = {(each.node, each.due) for each in self.fleet.recorded()}
-        if not self.was_reset and before < spell.due and self.due.get(node, spell.due) < before and (node, before) not in over:
+        if before < spell.due and self.due.get(node, spell.due) < before and (node, before) not in over:
             self.fault("spells", f"the spell of {node} from {before} is lost: another one began at {spell.due}")
         self.spells[node] = spell.due
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 from uuid import uuid4
@@ -14,7 +14,7 @@ from uuid import uuid4
 import pytest
 from temporalio import workflow
 from temporalio.api.enums.v1 import EventType
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment, WorkflowEnvironment
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
@@ -32,7 +32,7 @@ from activities.contracts.episodes import (
     OpenRequest,
 )
 from activities.contracts.preservation import PreserveOutcome, PreserveRequest
-from activities.episodes import EpisodeService
+from activities.episodes import EpisodeService, _last_that_knew
 from policy.episode.messages import (
     EpisodeResult,
     EpisodeStatus,
@@ -253,6 +253,38 @@ async def test_a_persons_abort_holds_for_the_wish_that_stood_then_even_where_no_
     assert found.opened is expected
     assert ("incident i-1 was ended by a person" in found.reason) is (expected is Opened.HELD_OFF)
     assert (f"`nodewarden fence {node} --reason …`" in found.reason) is (expected is Opened.HELD_OFF)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of a scanner, as visibility lists it."""
+
+    run_id: str
+    knew: str
+    status: WorkflowExecutionStatus = WorkflowExecutionStatus.TERMINATED
+
+    async def memo_value(self, _key: str, *, default: str, **_: object) -> str:
+        return self.knew or default
+
+
+@pytest.mark.parametrize(
+    ("lives", "knew"),
+    [
+        ([Run("b", "b"), Run("a", "a")], "b"),
+        ([Run("b", "a"), Run("a", "a")], "a"),  # reset, and terminated before it had taken over
+        ([Run("c", ""), Run("b", "a"), Run("a", "a")], "a"),  # started anew, and terminated at once
+        ([Run("b", "a"), Run("a", "a", WorkflowExecutionStatus.CONTINUED_AS_NEW)], "b"),
+        (
+            [Run("c", "a"), Run("b", "a"), Run("a", "a", WorkflowExecutionStatus.CONTINUED_AS_NEW)],
+            "b",
+        ),  # its new history was reset
+        ([Run("b", ""), Run("a", "")], "b"),  # of an older version
+    ],
+)
+async def test_s44_s52_what_was_known_is_taken_over_from_the_last_run_that_knew_it(lives: list[Run], knew: str) -> None:
+    """S44, S52: else a reset that is followed by an end at once loses open spells, pauses and lowered modes."""
+    assert (await _last_that_knew(cast(Any, lives))).run_id == knew  # type: ignore[union-attr]
+    assert await _last_that_knew([]) is None
 
 
 async def found(client: Client, cluster: str) -> FoundOpen:

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from temporalio import workflow
@@ -223,6 +224,31 @@ async def test_after_a_reset_a_line_that_was_parked_is_what_its_episode_says(
     assert state.known
     counts = PermitState.PARKED if parked else PermitState.OPEN
     assert {line.node: line.state for line in state.permits.values()} == expected | {"n": counts}
+
+
+@pytest.mark.parametrize("at", [EpisodeActivities.find_open, EpisodeActivities.describe], ids=["listed", "described"])
+async def test_s14_what_was_asked_for_before_a_reset_is_not_believed_after_it(
+    at: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer is in the part of the history that is kept, and older than what was granted in the part that is gone."""
+
+    async def answered(method: object, request: Any, **_: object) -> object:
+        if method == at:
+            holders.forget()
+        if method is EpisodeActivities.find_open:
+            return FoundOpen(nodes=("n",))
+        return DescribeResult(episodes=tuple(replace(SAYS_OPEN, node=node, open=False) for node in request.nodes))
+
+    monkeypatch.setattr(workflow, "now", lambda: NOW)
+    monkeypatch.setattr(workflow, "sleep", AsyncMock())
+    monkeypatch.setattr(workflow, "execute_activity_method", answered)
+    state = ScannerState(started=NOW)
+    holders = Holders(ScannerInput(cluster="c"), state)
+    await holders.rebuild(report())
+    assert not state.known
+    at = None
+    await holders.rebuild(report())
+    assert state.known
 
 
 # The scanner's table keeps what a line counts under, whatever its episode asks meanwhile (S14).

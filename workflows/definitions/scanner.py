@@ -15,6 +15,7 @@ from typing import Any
 from temporalio import workflow
 
 from activities.contracts import search_attributes
+from activities.contracts.episodes import TOOK_OVER_MEMO
 from policy.episode.messages import episode_id, scanner_id
 from policy.episode.modes import REPAIRS
 from policy.episode.operator_commands import CIRCUIT_BREAKER, NodeActionSpec, Verb
@@ -73,7 +74,7 @@ class HealthScanner:
         if (stop := self._underway.stop) is None:
             # Else the next history would have the memo that this one began with: pauses and rules of modes that were set since
             # would be lost with the scanner (S44, S52).
-            continuation.go_on(self._carried(), memo=workflow.memo())
+            continuation.go_on(self._carried(), memo={**workflow.memo(), TOOK_OVER_MEMO: workflow.info().run_id})
         await self._story.give_back_lease()
         return ScannerResult(
             cluster=request.cluster,

@@ -135,12 +135,12 @@ class Commands:
     # What stays of them ---------------------------------------------------------------------------------------------
 
     def take_over(self, found: FoundOpen) -> None:
-        """What people had set in a life of this history that a reset took back and, where we were handed nothing from it, in the
-        last scanner, as far as that lowers or stops: what raises a person sets anew (S44, S52)."""
+        """What people had set in a life of this history, or of the last one, that a reset took back and, where we were handed
+        nothing from it, in the last scanner, as far as that lowers or stops: what raises a person sets anew (S44, S52)."""
         state, now = self._state, workflow.now()
         # Two runs of one id are never open at once: one that ended after this history had begun was a life of this one.
         began = workflow.info().workflow_start_time + timedelta(seconds=1)
-        was_reset = found.ended is not None and found.ended > began
+        was_reset = found.untaken or (found.ended is not None and found.ended > began)
         begins = bool(found.former) and not (was_reset or self._took_over)
         takes_pauses = was_reset or (begins and not self._scanner.pauses)
         standing = pauses.with_lost(state.pauses, found.pauses, now) if takes_pauses else state.pauses

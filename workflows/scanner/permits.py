@@ -97,13 +97,15 @@ class Holders:
         if found is not None and found.earlier and (lag := self._list_complete_from - workflow.now()) > timedelta(0):
             await workflow.sleep(lag, summary="until the list of open episodes has all that the last scanner admitted")
             found = await self._find_open()
+        if self._forgotten:
+            return  # what was found was so before the reset
         if found is not None:
             self.found = found
             marked = (seen.node for seen in report.seen_nodes if seen.incident or seen.mark_problem)
             # Those may be opening: that there is no episode yet says nothing.
             reserved = {permit.node for permit in state.permits.values() if permit.state is PermitState.RESERVED}
             nodes = tuple(sorted({*found.nodes, *marked, *state.permits} - reserved))
-            state.known = not nodes or await self._describe(nodes, report)
+            state.known = (not nodes or await self._describe(nodes, report)) and not self._forgotten
             state.described_at = workflow.now()
         if not state.known:
             await workflow.sleep(PAUSE_AFTER_FAILURE, summary="before the open episodes are looked for again")

@@ -17,7 +17,15 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, FailureError
 
 from activities.contracts import metrics
-from activities.contracts.episodes import EpisodeActivities, NameRequest, NotifyRequest, Opened, OpenOutcome, OpenRequest
+from activities.contracts.episodes import (
+    TOOK_OVER_MEMO,
+    EpisodeActivities,
+    NameRequest,
+    NotifyRequest,
+    Opened,
+    OpenOutcome,
+    OpenRequest,
+)
 from activities.contracts.preservation import PreservationStarts, PreserveRequest
 from activities.contracts.scan import OpenEpisode, RepetitionActivities, RepetitionRequest, ScanActivities, ScanRequest
 from activities.errors import error_message
@@ -123,6 +131,8 @@ class ScannerStory:
         self._holders.was_reset = False
         if found.former:
             await self.spells.take_over(found.former)
+        if not self._holders.was_reset and workflow.patched(TOOK_OVER_MEMO):
+            workflow.upsert_memo({TOOK_OVER_MEMO: workflow.info().run_id})
 
     async def _learn_our_name(self) -> None:
         """A scanner that was started with nothing but a cluster asks for the name of its deployment. A name that another
