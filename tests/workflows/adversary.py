@@ -96,6 +96,7 @@ def regrouped(plan: FencingPlan) -> FencingPlan:
     return replace(plan, levels=((*first, replace(first[0], endpoint=f"{first[0].endpoint}1")), *others))
 
 
+KEYS = Keyring([b"what the workers of this play sign with"])
 SILENT = logging.getLogger("of the played workers")
 SILENT.disabled = True
 SPEAKS = timedelta(seconds=10)
@@ -169,8 +170,8 @@ class Played:
     _fault: Fault = Fault.NOTHING
     _delay: float = 0.0
     _attempt: Attempt | None = None
-    licences: Licences = field(default_factory=lambda: Licences(Keyring([b"what the workers of this play sign with"])))
-    """The guard of the power workers of its site, with what it knows of used ones."""
+    workers: tuple[Licences, Licences] = field(default_factory=lambda: (Licences(KEYS), Licences(KEYS)))
+    """The guards of two workers of its site: each knows of the licences that itself has seen used."""
 
     def __post_init__(self) -> None:
         self.machine = Machine(plan=self.plan, lingers=self.lingers)
@@ -338,10 +339,10 @@ class PlayedActs(Played, NodeActs, DeviceActs, MachineActs):
         return asked and not self.mode.allows(MODE_NEEDED.get(request.operation, Mode.REPAIR))
 
     def _licence(self, request: contract.LookRequest) -> str:
-        return self.licences.licence(request.target, request.licenses, self.clock) if request.licenses is not None else ""
+        return self.workers[0].licence(request.target, request.licenses, self.clock) if request.licenses is not None else ""
 
     def _require_licence(self, request: DeviceCommand, act: PowerAct) -> None:
-        self.licences.require_licence(request, act)
+        Random(self._served).choice(self.workers).require_licence(request, act)
         assert self._attempt is not None
         self.referee.uses(self._attempt, f"{act.value} {request.device.endpoint}")
 

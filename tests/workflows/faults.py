@@ -175,6 +175,7 @@ FAULTS_AT: dict[str, tuple[tuple[tuple[Fault, float], ...], ...]] = {
     "power_off": (
         ((Fault.TERMINATE, 1.0), (Fault.LATE, 14.0)),  # the next episode must wait for what the last one had begun
         ((Fault.RESET, 1.0), (Fault.LATE, 14.0)),  # and so must this one, which knows nothing of it
+        ((Fault.HOLD, 0.3), (Fault.RESET, 1.0), (Fault.LATE, 14.0)),  # and Temporal schedules that off anew
         ((Fault.RESET, 0.5), (Fault.NEED_GONE, 0.3)),
         ((Fault.CANCEL, 0.1), (Fault.CANCEL, 0.4)),
         ((Fault.LATE, 14.0),),

@@ -462,13 +462,19 @@ MANY = range(8)
     ("fenced", "placed"),
     [
         (plan(), at("power_off", (Fault.RESET, 1.0), (Fault.LATE, 14.0))),
+        (plan(), at("power_off", (Fault.HOLD, 0.3), (Fault.RESET, 1.0), (Fault.LATE, 14.0))),
         (plan(), at("power_off", (Fault.RESET, 0.5), (Fault.NEED_GONE, 0.3))),
         (replace(CUT, levels=(), boot_timeout=MINUTE), at("free_cut_pods", (Fault.RESET, 0.5), (Fault.FLAP, 0.3))),
     ],
-    ids=["an off under way", "an off, and then it is not asked for", "a cut, and its node is well"],
+    ids=[
+        "an off under way",
+        "an off that is scheduled anew",
+        "an off, and then it is not asked for",
+        "a cut, and its node is well",
+    ],
 )
 def test_what_a_reset_took_back_is_waited_out_and_given_back(fenced: FencingPlan, placed: PlacedFault) -> None:
-    """S34, S35: a history that was reset tells nothing of it."""
+    """S34, S35: a history that was reset tells nothing of it. S42: a licence of the run before is none of this one."""
     for seed in MANY:
         played(replace(arranged(fenced, placed, reactions=("resume", "abort-on")), seed=seed))
 
