@@ -69,7 +69,7 @@ from policy.episode.messages import (
     scanner_id,
 )
 from policy.episode.modes import MODES_MEMO, ClusterModes
-from policy.episode.operator_commands import CIRCUIT_BREAKER
+from policy.episode.node_action import CIRCUIT_BREAKER
 from policy.episode.permits import PermitAnswer, PermitDecision, PortionAnswer
 from policy.history.open_spells import MOST_BYTES
 from policy.history.open_spells import MOST_OPEN as MOST_SPELLS

@@ -27,7 +27,7 @@ from activities.contracts.target import ActResult, LicenceWanted, Target
 from activities.errors import ErrorType, failure
 from activities.keyring import Keyring
 from policy.episode.messages import Reading, VolumeReading
-from policy.episode.operator_commands import CIRCUIT_BREAKER, OVERRIDES, SealedCommand, Verb
+from policy.episode.node_action import CIRCUIT_BREAKER, OVERRIDES, SealedCommand, Verb
 from policy.fence.config import LONGEST_ACT
 from policy.fence.credential_hosts import compared
 from policy.fence.kdump import KdumpReading, KernelDead

@@ -46,7 +46,7 @@ from policy.episode.messages import (
     scanner_id,
 )
 from policy.episode.modes import ClusterModes
-from policy.episode.operator_commands import ANSWERS, ActionName, NodeActionSpec, Verb
+from policy.episode.node_action import ANSWERS, ActionName, NodeActionSpec, Verb
 from policy.episode.permits import PermitQuestion, PermitQuestions
 from policy.fence.credential_hosts import CredentialHosts
 from policy.fence.templates import GROUP, KIND, VERSION

@@ -23,7 +23,7 @@ from demo.repair import CLUSTER, LOG, PATIENCE, Demo, from_here
 from demo.simulation import Simulation
 from policy.episode.messages import Outcome, scanner_id
 from policy.episode.modes import ClusterModes
-from policy.episode.operator_commands import SETTLED
+from policy.episode.node_action import SETTLED
 from policy.history.comparison import CheckComparison, Judgement, compare
 from policy.values.mode import Mode
 from policy.values.times import written

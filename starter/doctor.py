@@ -58,7 +58,7 @@ from activities.cluster.objects.object_reader import read_views, reading_once
 from activities.errors import ErrorType, error_type
 from policy.checks.circuit_breakers import FENCE_AGENTS_REMEDIATION_LEASE, LEADER_LEASES, TAKEOVER, conflict
 from policy.checks.fence_policies import PolicySource
-from policy.episode.operator_commands import SETTLED
+from policy.episode.node_action import SETTLED
 from policy.fence.device_check import acted_on, devices_of
 from policy.fence.plan import CredentialKind, CredentialRef, PowerDevice
 from policy.fence.plan_compiler import compile_config

@@ -32,7 +32,7 @@ from activities.cluster.api.refusals import unless_gone
 from activities.cluster.api.served_cluster import Connections, as_served
 from activities.cluster.report.nodefences import OURS as OUR_FENCES
 from policy.episode.messages import Kind, device_check_id, episode_id, scanner_id
-from policy.episode.operator_commands import POLICY
+from policy.episode.node_action import POLICY
 from policy.objects.marks import digest_of, parse_mark
 from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL, OUR_TAINT, PRESERVE_ANNOTATION
 from policy.preservation.kept_machine import (

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from activities.cluster.api.connection import ClusterConnection
-from policy.episode import operator_commands
-from policy.episode.operator_commands import GROUP, NAMESPACE, PLURAL, POLICY, VERSION, ActionName
+from policy.episode import node_action
+from policy.episode.node_action import GROUP, NAMESPACE, PLURAL, POLICY, VERSION, ActionName
 from simulator.api.server import ApiServer
 from simulator.api.storage.store import Store
 from simulator.client import ApiAddress, ApiClient
@@ -45,7 +45,7 @@ async def api_with_actions(*, enforced: bool = True) -> AsyncIterator[tuple[ApiC
     """An administrator and a worker, beside a policy that is in force since long; enforced: whether there is one."""
     simulated_only("a policy that is made for one test is in force since long")
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(operator_commands, "SETTLED", timedelta(0))
+        patched.setattr(node_action, "SETTLED", timedelta(0))
         async with (
             ApiServer(tokens={"administrator": "admin"}) as server,
             ApiClient(ApiAddress(url=server.url, token="administrator"), user_agent="administrator") as person,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from temporalio import activity
 
 from activities.contracts import ActivityContract
-from policy.episode.operator_commands import ActionName, NodeActionSpec, SealedCommand
+from policy.episode.node_action import ActionName, NodeActionSpec, SealedCommand
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

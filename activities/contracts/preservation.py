@@ -16,7 +16,7 @@ from activities.contracts.episodes import Opened
 from activities.contracts.remediation import BeforeActing
 from activities.contracts.target import LookResult
 from policy.checks.verdicts import MACHINE
-from policy.episode.operator_commands import SealedCommand
+from policy.episode.node_action import SealedCommand
 from policy.preservation.kept_machine import Isolation
 from policy.preservation.preservation_index import PreservationNeed
 from policy.values.object_refs import ObjectRef

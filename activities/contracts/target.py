@@ -17,7 +17,7 @@ from policy.episode.drain import DrainOptions
 from policy.episode.fencing_requests import RequestAnswer
 from policy.episode.gate import DESTRUCTIVE, NEEDED, Operation
 from policy.episode.messages import EpisodeStatus, FencingInput, Need, OffProof, PathProof, Pinned, RecordEntry, SeenNode
-from policy.episode.operator_commands import SealedCommand
+from policy.episode.node_action import SealedCommand
 from policy.fence.kdump import KernelDead
 from policy.fence.plan import Chosen, CutStorage, FencingPlan
 from policy.fence.power import PowerAct

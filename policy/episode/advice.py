@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from policy.episode.operator_commands import AcceptedCommand, Verb
+from policy.episode.node_action import AcceptedCommand, Verb
 from policy.values.display_text import some_of
 
 MOST_NAMED = 5

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from policy.checks.verdicts import Health, Verdict
-from policy.episode.operator_commands import (
+from policy.episode.node_action import (
     AcceptedCommand,
     ActionName,
     CommandAuthor,

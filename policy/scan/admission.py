@@ -15,7 +15,7 @@ from datetime import datetime
 from policy.checks.circuit_breakers import OpenReason
 from policy.checks.fence_policies import PowerMoment
 from policy.episode.messages import NeedKind, SeenNode
-from policy.episode.operator_commands import CIRCUIT_BREAKER
+from policy.episode.node_action import CIRCUIT_BREAKER
 from policy.episode.permits import Permit, PermitAnswer, PermitDecision, PermitRequest, PermitState, Replacing
 from policy.remediation.ladder import removes
 from policy.scan.permit_rules import (

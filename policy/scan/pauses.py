@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
-from policy.episode.operator_commands import bare_name
+from policy.episode.node_action import bare_name
 from policy.values.times import written
 
 PAUSES_MEMO = "pauses"

@@ -24,7 +24,7 @@ from policy.checks.circuit_breakers import CircuitBreaker, OpenReason
 from policy.checks.fence_policies import FencePolicies, PowerMoment, quiet_left
 from policy.episode.gate import MODE
 from policy.episode.messages import Kind
-from policy.episode.operator_commands import CIRCUIT_BREAKER
+from policy.episode.node_action import CIRCUIT_BREAKER
 from policy.episode.permits import Permit, PermitState, Replacing
 from policy.objects.machines import machine_behind
 from policy.objects.scopes import CLUSTER, GroupCount, group_phrase, scope_of

@@ -96,7 +96,7 @@ async def _open_nodes(session: Session, settings: Settings) -> Sequence[str]:
 
 
 class Overridable(StrEnum):
-    """What a person may override; see `policy/episode/operator_commands.py`."""
+    """What a person may override; see `policy/episode/node_action.py`."""
 
     CIRCUIT_BREAKER = "circuit-breaker"
     DEVICE_READS_ON = "device-reads-on"

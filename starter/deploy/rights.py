@@ -18,8 +18,8 @@ from activities.cluster.api import paths
 from activities.cluster.api.paths import Resource
 from activities.cluster.watch.kinds import KINDS, ReadKind
 from policy.episode.fencing_requests import GROUP as FENCE_AGENTS
-from policy.episode.operator_commands import NAMESPACE as ACTIONS
-from policy.episode.operator_commands import POLICY
+from policy.episode.node_action import NAMESPACE as ACTIONS
+from policy.episode.node_action import POLICY
 from policy.remediation.remediation_objects import REMEDIATORS
 from policy.values.errors import PolicyError
 from policy.values.machine_apis import CLUSTER_API, MCM, OPENSHIFT

@@ -17,7 +17,7 @@ from temporalio.client import (
 from temporalio.service import RPCError, RPCStatusCode
 
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Phase, RecordEntry, episode_id
-from policy.episode.operator_commands import NodeActionSpec, Verb
+from policy.episode.node_action import NodeActionSpec, Verb
 from starter.errors import MissingError, RefusedError, RequestError, SilentError
 from starter.handles.calls import ANSWER_WITHIN, ASK_AGAIN, DECIDED_WITHIN, ask, send_update, unanswered
 from starter.handles.node_actions import Speaker, attested, hold_node, resume_node

@@ -19,7 +19,7 @@ from activities.cluster.api.paths import NODE_ACTIONS, NODES, SELF_REVIEWS
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.errors import ErrorType, error_type
 from policy.episode.gate import HOLD_ANNOTATION, is_held
-from policy.episode.operator_commands import NAMESPACE, SENT_LABEL, ActionName, NodeActionSpec
+from policy.episode.node_action import NAMESPACE, SENT_LABEL, ActionName, NodeActionSpec
 from starter.errors import MissingError, NoSuchNodeError, RefusedError, SilentError, UnattestedError
 from workers.errors import SettingsError
 from workflows.kit.messages import OperatorCommand

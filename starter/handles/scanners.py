@@ -26,7 +26,7 @@ from activities.contracts import search_attributes
 from activities.errors import ErrorType, error_type
 from policy.episode.messages import device_check_id, scanner_id
 from policy.episode.modes import MODES_MEMO, REPAIRS, ClusterModes
-from policy.episode.operator_commands import NodeActionSpec, Verb
+from policy.episode.node_action import NodeActionSpec, Verb
 from policy.fence.device_check import DeviceMemory, DeviceReport
 from policy.history.spells import ScannerSpells
 from policy.scan.pauses import PAUSES_MEMO, Pauses

@@ -15,7 +15,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Phase, episode_id
-from policy.episode.operator_commands import CIRCUIT_BREAKER
+from policy.episode.node_action import CIRCUIT_BREAKER
 from policy.episode.permits import Permit, PermitAnswer, PermitDecision, PermitRequest, PermitState
 from policy.fence.device_check import DeviceRow
 from policy.scan import pauses

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from temporalio.exceptions import ApplicationError
 
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Outcome
-from policy.episode.operator_commands import (
+from policy.episode.node_action import (
     ANSWERS,
     CIRCUIT_BREAKER,
     NOT_VERIFIED,

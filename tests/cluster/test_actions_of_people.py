@@ -11,7 +11,7 @@ import pytest
 from activities.cluster.acts.node_actions import LOOK_AGAIN_SECONDS, NodeActionHandler
 from activities.cluster.api.connection import ClusterConnection
 from activities.errors import ErrorType, failure
-from policy.episode.operator_commands import NAMESPACE, SENT_LABEL, ActionName, NodeActionSpec, Verb
+from policy.episode.node_action import NAMESPACE, SENT_LABEL, ActionName, NodeActionSpec, Verb
 from simulator.client import ApiClient
 from tests.node_actions import ACTIONS, Object, api_with_actions, made
 

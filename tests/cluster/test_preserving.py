@@ -29,7 +29,7 @@ from activities.licences import Licences
 from policy.episode.gate import Operation
 from policy.episode.messages import Need, NeedKind, Pinned, SeenNode
 from policy.episode.modes import REPAIRS, ClusterModes
-from policy.episode.operator_commands import NodeActionSpec, SealedCommand, Verb
+from policy.episode.node_action import NodeActionSpec, SealedCommand, Verb
 from policy.objects.marks import TERMINATING_ANNOTATION, TERMINATING_LABEL, Mark, digest_of
 from policy.objects.nodes import EXCLUDE_LABEL, MARK_ANNOTATION, PRESERVE_ANNOTATION
 from policy.preservation.kept_machine import (

@@ -61,8 +61,8 @@ from policy.episode.drain import DrainOptions
 from policy.episode.fencing_requests import RequestAnswer, Stage
 from policy.episode.messages import EpisodeStatus, FencingInput, Kind, Need, NeedKind, OffProof, PathProof, Phase, Pinned, Reading
 from policy.episode.modes import REPAIRS, ClusterModes
-from policy.episode.operator_commands import NAMESPACE as NAMESPACE_OF_WORDS
-from policy.episode.operator_commands import ActionName, NodeActionSpec, Verb
+from policy.episode.node_action import NAMESPACE as NAMESPACE_OF_WORDS
+from policy.episode.node_action import ActionName, NodeActionSpec, Verb
 from policy.fence.config import FenceStep
 from policy.fence.device_check import DeviceEventReason, DeviceNotice
 from policy.fence.plan import CredentialKind, CredentialRef, CutStorage, PowerDevice

@@ -16,7 +16,7 @@ import typer
 from typer.exceptions import TyperException
 
 from policy.episode.advice import ways
-from policy.episode.operator_commands import ANSWERS, AcceptedCommand, Verb
+from policy.episode.node_action import ANSWERS, AcceptedCommand, Verb
 from starter.cli import app
 from starter.commands.arguments import NodeOrCommand
 from tests.docs.reading import COMMANDS, ROOT, Block, Line, blocks, lines_of, pages, spelled_out, words_of

@@ -26,7 +26,7 @@ from activities.errors import ErrorType
 from policy.checks.circuit_breakers import OpenReason
 from policy.dialects import parse
 from policy.episode import advice
-from policy.episode.operator_commands import Verb
+from policy.episode.node_action import Verb
 from policy.fence.templates import is_fencing_template
 from policy.objects.nodes import NodeView
 from policy.remediation.ladder import Unusable

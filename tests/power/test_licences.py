@@ -15,7 +15,7 @@ from activities.contracts.target import LicenceWanted
 from activities.errors import ErrorType, error_type
 from activities.keyring import Keyring
 from activities.licences import LONGEST, OFF_FOR, Licences
-from policy.episode.operator_commands import NodeActionSpec, SealedCommand, Verb
+from policy.episode.node_action import NodeActionSpec, SealedCommand, Verb
 from policy.fence.plan import SEALED_FOR, Act, CredentialRef, FencingPlan, PlannedMethod, PowerDevice
 from policy.fence.power import PowerAct
 from tests.licensing import LICENCES

@@ -28,7 +28,7 @@ from temporalio.worker import Worker
 from activities.contracts.target import ActRequest, Added, RestoreRequest
 from policy.episode.gate import HOLD_ANNOTATION
 from policy.episode.messages import FencingInput, Need, NeedKind, Outcome, episode_id, scanner_id
-from policy.episode.operator_commands import DEVICE_READS_ON, ActionName
+from policy.episode.node_action import DEVICE_READS_ON, ActionName
 from policy.fence.credential_hosts import HOSTS_ANNOTATION
 from policy.objects.nodes import MARK_ANNOTATION
 from policy.values.object_refs import ObjectRef

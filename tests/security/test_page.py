@@ -20,7 +20,7 @@ from yarl import URL
 
 from activities.cluster.api.connection import ClusterConnection
 from policy.checks.fence_policies import PolicySource
-from policy.episode.operator_commands import NAMESPACE
+from policy.episode.node_action import NAMESPACE
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
 from starter.client import Nodewarden

@@ -27,17 +27,17 @@ from activities.cluster.api.served_cluster import ServedCluster
 from activities.contracts.attestation import Verification, VerifyRequest
 from activities.contracts.target import Target
 from policy.episode.messages import FencingInput, Kind, Need, NeedKind, Outcome, Phase, Pinned
-from policy.episode.operator_commands import (
+from policy.episode.node_action import (
     ANSWERS,
     CIRCUIT_BREAKER,
     DEVICE_READS_ON,
     GROUP,
     NAMESPACE,
+    NODE_ACTION_VALID_FOR,
     PLURAL,
     POLICY,
     SENT_LABEL,
     SETTLED,
-    WITHIN,
     ActionName,
     NodeActionSpec,
     SealedCommand,
@@ -266,7 +266,7 @@ async def test_nor_does_another_object_of_its_name_nor_an_old_one_nor_none() -> 
         with pytest.raises(ApplicationError, match="another object"):
             await stage.verify(ActionName(name=action.name, uid="of-another"))
         with pytest.raises(ApplicationError, match="too old"):
-            await stage.verify(action, later=WITHIN + timedelta(seconds=2))
+            await stage.verify(action, later=NODE_ACTION_VALID_FOR + timedelta(seconds=2))
         with pytest.raises(ApplicationError, match="there is none"):
             await stage.verify(ActionName(name="none", uid=action.uid))
         assert await stage.status(action) == {}

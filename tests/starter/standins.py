@@ -27,7 +27,7 @@ from policy.episode.messages import (
     RecordEntry,
     RemediationInput,
 )
-from policy.episode.operator_commands import Verb
+from policy.episode.node_action import Verb
 from policy.episode.permits import Permit, PermitState
 from policy.fence.device_check import DeviceMemory, DeviceReport, DeviceRow, Reachability, report_of
 from policy.fence.power import PowerState

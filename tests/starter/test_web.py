@@ -17,7 +17,7 @@ from policy.checks.circuit_breakers import OpenReason
 from policy.checks.verdicts import Health
 from policy.episode.messages import Kind, Phase, RecordEntry
 from policy.episode.modes import ClusterModes
-from policy.episode.operator_commands import AcceptedCommand, Verb
+from policy.episode.node_action import AcceptedCommand, Verb
 from policy.episode.permits import PermitRequest
 from policy.fence.device_check import DeviceReport, DeviceRow
 from policy.history.offenders import OffenderRules, Repair, RepairedMachine, machines

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from policy.checks.verdicts import Health
 from policy.episode.messages import Acknowledgement, OffProof, Outcome, RestartProof
-from policy.episode.operator_commands import Verified
+from policy.episode.node_action import Verified
 from policy.scan.scan_report import ClusterLease, ViewState
 from starter import wording
 from tests.starter.builders import NOW, ago, check, drawn, episode, proof, report, result, row, scanner

@@ -32,7 +32,7 @@ from temporalio.client import WorkflowExecutionDescription
 
 from demo.manifests import power_device
 from policy.episode.messages import EpisodeResult, episode_id
-from policy.episode.operator_commands import SETTLED
+from policy.episode.node_action import SETTLED
 from policy.values.mode import Mode
 from simulator.client import ApiClient
 from simulator.cluster import SimulatedCluster

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from policy.checks.verdicts import Health
 from policy.episode.advice import advice, ways
 from policy.episode.messages import EpisodeStatus, Kind, OffProof, Outcome, Phase, Reading, RecordEntry, episode_id
-from policy.episode.operator_commands import Verb
+from policy.episode.node_action import Verb
 from policy.episode.permits import Permit, PermitRequest, PermitState
 from policy.fence.device_check import DeviceReport, DeviceRow, Reachability
 from policy.fence.power import PowerState

@@ -23,7 +23,7 @@ from policy.episode.messages import (
     RemediationInput,
     SeenNode,
 )
-from policy.episode.operator_commands import DEVICE_READS_ON, Verb
+from policy.episode.node_action import DEVICE_READS_ON, Verb
 from policy.episode.permits import Release
 from policy.fence.plan import FencingPlan, Freeing
 from policy.fence.power import PowerState

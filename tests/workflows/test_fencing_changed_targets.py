@@ -12,7 +12,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome
-from policy.episode.operator_commands import DEVICE_READS_ON
+from policy.episode.node_action import DEVICE_READS_ON
 from policy.episode.permits import PortionAnswer
 from policy.fence.kdump import KdumpRule
 from policy.fence.plan import CORDON, Act, FencingPlan, Freeing, PlannedMethod, PowerDevice

@@ -12,7 +12,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Kind, Need, NeedKind, Outcome, Phase
-from policy.episode.operator_commands import CIRCUIT_BREAKER, DEVICE_READS_ON, VERIFIED, ActionName, Verb, Verified
+from policy.episode.node_action import CIRCUIT_BREAKER, DEVICE_READS_ON, VERIFIED, ActionName, Verb, Verified
 from policy.episode.permits import PermitAnswer, PermitDecision
 from policy.fence.plan import CORDON
 from policy.fence.power import PowerState

@@ -13,7 +13,7 @@ from temporalio.testing import WorkflowEnvironment
 from activities.contracts.target import LookVerdict
 from activities.errors import ErrorType, failure
 from policy.episode.messages import EpisodeStatus, Outcome, Phase
-from policy.episode.operator_commands import Verb
+from policy.episode.node_action import Verb
 from policy.episode.permits import PermitAnswer, PermitDecision
 from policy.fence.plan import CORDON, FencingPlan
 from policy.fence.power import PowerState, VolumeState

@@ -18,7 +18,7 @@ from activities.contracts.evidence import Collected, DeviceEvidenceRequest, Evid
 from activities.contracts.target import DrainResult
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome, Phase
-from policy.episode.operator_commands import ActionName, Verb
+from policy.episode.node_action import ActionName, Verb
 from policy.fence.plan import PowerDevice
 from policy.preservation.kept_machine import CONDITION, ENDED_ANNOTATION, ISOLATION_ANNOTATION, SCALE_DOWN_DISABLED
 from policy.values.mode import Mode

@@ -15,7 +15,7 @@ from activities.contracts.preservation import GiveUpRequest, GiveUpResult, Hold,
 from activities.contracts.target import DrainResult
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Kind, Outcome, Phase
-from policy.episode.operator_commands import ActionName
+from policy.episode.node_action import ActionName
 from policy.preservation.decision import Override
 from tests.workflows import contract, preservation_run
 from tests.workflows.preservation_run import MACHINE, NODE, kept, machine, preserving

@@ -18,7 +18,7 @@ from policy.checks.circuit_breakers import OpenReason
 from policy.checks.health_check import HealthCheck
 from policy.checks.inventory import ControlPlane
 from policy.episode.messages import FencingInput, NeedKind, SeenNode, episode_id
-from policy.episode.operator_commands import CIRCUIT_BREAKER
+from policy.episode.node_action import CIRCUIT_BREAKER
 from policy.episode.permits import (
     PermitDecision,
     PermitQuestion,

@@ -8,7 +8,7 @@ from datetime import timedelta
 from temporalio import workflow
 
 from policy.episode.messages import EpisodeResult, Kind, PreservationUpdate
-from policy.episode.operator_commands import CIRCUIT_BREAKER, DEVICE_READS_ON, Verb, override_problem
+from policy.episode.node_action import CIRCUIT_BREAKER, DEVICE_READS_ON, Verb, override_problem
 from policy.history.spells import OBSERVATION, ObservationRecord
 from policy.values.times import format_duration, written
 from workflows.episode.attestation import refused, require_name_and_reason

@@ -18,7 +18,7 @@ from activities.contracts import search_attributes
 from activities.contracts.episodes import TOOK_OVER_MEMO
 from policy.episode.messages import episode_id, scanner_id
 from policy.episode.modes import REPAIRS
-from policy.episode.operator_commands import CIRCUIT_BREAKER, NodeActionSpec, Verb
+from policy.episode.node_action import CIRCUIT_BREAKER, NodeActionSpec, Verb
 from policy.episode.permits import (
     PermitAnswer,
     PermitQuestions,

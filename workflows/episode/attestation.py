@@ -19,7 +19,7 @@ from temporalio.exceptions import ActivityError, ApplicationError
 from activities.contracts.attestation import AttestationActivities, VerifyRequest
 from activities.errors import ErrorType, error_message
 from policy.episode.messages import EpisodeInput
-from policy.episode.operator_commands import NodeActionSpec, Verified, name_problem, one_line, reason_problem
+from policy.episode.node_action import NodeActionSpec, Verified, name_problem, one_line, reason_problem
 from workflows.kit import options
 from workflows.kit.messages import OperatorCommand
 

@@ -36,7 +36,7 @@ from policy.episode.messages import (
     SeenNode,
     scanner_id,
 )
-from policy.episode.operator_commands import CIRCUIT_BREAKER, VERIFIED, SealedCommand, one_line
+from policy.episode.node_action import CIRCUIT_BREAKER, VERIFIED, SealedCommand, one_line
 from policy.episode.permits import PermitAnswer, PermitDecision, PermitRequest, Release
 from policy.fence.config import FenceStep
 from policy.fence.device_check import devices_of

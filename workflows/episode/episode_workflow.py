@@ -17,7 +17,7 @@ from temporalio.exceptions import ApplicationError
 
 from policy.episode.advice import advice, ways
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Outcome, Phase, RecordEntry, SeenNode, episode_id
-from policy.episode.operator_commands import CIRCUIT_BREAKER, AcceptedCommand, NodeActionSpec, Verb, one_line, override_problem
+from policy.episode.node_action import CIRCUIT_BREAKER, AcceptedCommand, NodeActionSpec, Verb, one_line, override_problem
 from workflows.episode.attestation import (
     Command,
     name_or_reason_problem,

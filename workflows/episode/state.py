@@ -33,7 +33,7 @@ from policy.episode.messages import (
     RestartProof,
     SeenNode,
 )
-from policy.episode.operator_commands import SealedCommand, Verified
+from policy.episode.node_action import SealedCommand, Verified
 from policy.fence.kdump import KernelDead
 from policy.fence.plan import PowerDevice
 from policy.fence.power import PowerState, Quarantine

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from policy.episode.modes import REPAIRS, ClusterModes
-from policy.episode.operator_commands import ActionName, CommandAuthor
+from policy.episode.node_action import ActionName, CommandAuthor
 from policy.episode.permits import Permit, PermitRequest
 from policy.fence.device_check import DeviceMemory
 from policy.history.spells import Spell

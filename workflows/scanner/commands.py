@@ -14,7 +14,7 @@ from temporalio import workflow
 from activities.contracts.episodes import FoundOpen
 from policy.episode.decisions import DecisionKind
 from policy.episode.modes import MODES_MEMO, REPAIRS, UNSET, ClusterModes, ModeRule
-from policy.episode.operator_commands import Verb
+from policy.episode.node_action import Verb
 from policy.episode.permits import PermitState
 from policy.scan import pauses
 from policy.scan.pauses import PAUSES_MEMO, Pause, Pauses

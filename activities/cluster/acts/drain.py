@@ -37,7 +37,7 @@ from activities.licences import Licences
 from policy.episode.drain import DrainClaim, DrainPod, grace_seconds, is_single_writer, plan_drain
 from policy.episode.gate import By, Operation, Seen, begun_as_failed, kept_by
 from policy.episode.messages import Kind, NeedKind
-from policy.episode.operator_commands import REPAIRS
+from policy.episode.node_action import REPAIRS
 from policy.fence.plan import Chosen
 from policy.objects.nodes import NodeView
 from policy.values.times import moment_of

@@ -62,7 +62,7 @@ from activities.licences import HOW_TO, Levels, Licences
 from policy.checks.fence_policies import PolicySource
 from policy.episode.gate import Operation, Seen
 from policy.episode.messages import OffProof, Reading, VolumeReading
-from policy.episode.operator_commands import Verb
+from policy.episode.node_action import Verb
 from policy.episode.proofs import paths_cut, proof_stands, writes_only_behind_cut
 from policy.fence.kdump import dead_stands, normal_address
 from policy.fence.plan import CutStorage, levels_with

@@ -29,11 +29,11 @@ from activities.contracts.attestation import AttestationActivities, Verification
 from activities.errors import ErrorType, error_type, failure
 from activities.licences import Licences
 from policy.checks.verdicts import MACHINE
-from policy.episode.operator_commands import (
+from policy.episode.node_action import (
     NAMESPACE,
+    NODE_ACTION_VALID_FOR,
     POLICY,
     SENT_LABEL,
-    WITHIN,
     ActionName,
     NodeActionSpec,
     SealedCommand,
@@ -55,7 +55,7 @@ BEGINNINGS = {Verb.FENCE, Verb.PRESERVE, Verb.REMEDIATE}
 """Passed on again after their episode has ended, they would begin another one, if only to be refused."""
 AT_ONCE = 8
 TRY_AGAIN_SECONDS = 5.0
-NEVER_USED = 2 * WITHIN
+NEVER_USED = 2 * NODE_ACTION_VALID_FOR
 """By then no workflow makes use of an object any more."""
 KEPT_FOR = timedelta(days=1)
 LOOK_AGAIN_SECONDS = 3600.0
@@ -134,9 +134,9 @@ class NodeActionHandler(BackgroundWriter):
         used = bool(status.get("usedBy"))
         if used and (spec.get("action") in BEGINNINGS or (spec.get("action") == Verb.ACK_OFF and not spec.get("question"))):
             return DONE, f"{status.get('workflow')} has begun"
-        if not used and self._age(found) > WITHIN:
+        if not used and self._age(found) > NODE_ACTION_VALID_FOR:
             why = "the command line that made it was refused, or did not send it" if _is_passed_on(found) else "create a new one"
-            return REFUSED, f"it is older than {WITHIN.total_seconds():.0f} s, and it was not carried out: {why}"
+            return REFUSED, f"it is older than {NODE_ACTION_VALID_FOR.total_seconds():.0f} s, and it was not carried out: {why}"
         if not used and (problem := await doubt_of(self._connection, found)):
             return REFUSED, problem
         action = ActionName(name=found["metadata"]["name"], uid=found["metadata"]["uid"])
@@ -198,7 +198,7 @@ def node_action_path(name: str, *, status: bool = False) -> str:
 # Which person has commanded, as the cluster's API server attests it (S42, S33) ---------------------------------------------
 #
 # By a NodeAction that they made, read live and used once. The server has compared the name in it with the caller's, and has asked
-# its own authorizer, where the policy of deploy/people.yaml is in force (`policy/episode/operator_commands.py`). It says what the
+# its own authorizer, where the policy of deploy/people.yaml is in force (`policy/episode/node_action.py`). It says what the
 # workflow was asked; it is young; nothing else has made use of it.
 
 
@@ -262,7 +262,7 @@ class ClusterAttestation(ClusterActivities, AttestationActivities):
             raise _refused(request.action, f"its {differs} is another than what was said")
         if used not in {"", _use(request)}:
             raise _refused(request.action, "it has been used already")
-        if made is None or not (abs(self._clock() - made) <= WITHIN):
+        if made is None or not (abs(self._clock() - made) <= NODE_ACTION_VALID_FOR):
             raise _refused(request.action, f"it is from {metadata.get('creationTimestamp')}, and too old: say it once more")
 
     async def _note_use(self, request: VerifyRequest, found: JsonObject) -> None:

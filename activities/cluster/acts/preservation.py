@@ -43,7 +43,7 @@ from activities.licences import Licences
 from policy.checks.verdicts import MACHINE
 from policy.episode.gate import MODE, By, Operation, Seen, objection
 from policy.episode.messages import Kind, Need, NeedKind, Pinned
-from policy.episode.operator_commands import SealedCommand, Verb
+from policy.episode.node_action import SealedCommand, Verb
 from policy.objects.machines import of_control_plane
 from policy.objects.marks import TERMINATING_ANNOTATION, claim_of
 from policy.objects.nodes import PRESERVE_ANNOTATION, Taint

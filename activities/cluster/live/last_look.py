@@ -54,7 +54,7 @@ from policy.episode.gate import (
 from policy.episode.messages import Kind, Need, NeedKind, SeenNode
 from policy.episode.modes import ClusterModes, ModeAnswer, mode_under
 from policy.episode.need_now import STANDS, NeedNow, NeedSeen, need_now
-from policy.episode.operator_commands import REPAIRS
+from policy.episode.node_action import REPAIRS
 from policy.episode.proofs import compare_identity
 from policy.fence.plan import FencingPlan
 from policy.objects.machines import MachineView, is_machine_of

@@ -31,7 +31,7 @@ from policy.checks.circuit_breakers import FENCE_AGENTS_REMEDIATION_LEASE, LEADE
 from policy.checks.fence_policies import PolicySource
 from policy.checks.health_check import HealthCheck
 from policy.dialects.node_fencing import is_cluster_config, is_fence_policy
-from policy.episode.operator_commands import NAMESPACE
+from policy.episode.node_action import NAMESPACE
 from policy.fence.templates import is_own_template
 from policy.objects.nodes import ETCD_NAMESPACE, is_guard
 from policy.objects.remediations import kind_of, plurals_of

@@ -24,7 +24,7 @@ from activities.licences import Licences
 from policy.episode.drain import DrainOptions
 from policy.episode.gate import Operation
 from policy.episode.messages import Need, NeedKind, OffProof
-from policy.episode.operator_commands import CIRCUIT_BREAKER, NodeActionSpec, SealedCommand, Verb
+from policy.episode.node_action import CIRCUIT_BREAKER, NodeActionSpec, SealedCommand, Verb
 from tests.cluster.acts.world import CLUSTER, HOLDER, INCIDENT, NODE, World, refused, word
 from tests.licensing import LICENCES
 

@@ -42,7 +42,7 @@ from activities.licences import Levels
 from policy.episode.gate import Operation
 from policy.episode.messages import Acknowledgement, Need, NeedKind, OffProof, Pinned, Reading, SeenNode
 from policy.episode.modes import REPAIRS, ClusterModes
-from policy.episode.operator_commands import CIRCUIT_BREAKER
+from policy.episode.node_action import CIRCUIT_BREAKER
 from policy.fence.power import PowerState
 from policy.objects.marks import Mark, parse_mark
 from policy.objects.nodes import MARK_ANNOTATION

@@ -18,7 +18,7 @@ from policy.checks.health_check import EscalatingRemediation
 from policy.checks.inventory import ControlPlane
 from policy.episode.fencing_requests import FencingRequest, Stage, read_request
 from policy.episode.messages import Kind, NeedKind
-from policy.episode.operator_commands import CIRCUIT_BREAKER
+from policy.episode.node_action import CIRCUIT_BREAKER
 from policy.episode.permits import Permit, PermitDecision, PermitRequest, PermitState, Replacing
 from policy.objects.nodes import EXCLUDE_LABEL, Condition, NodeView
 from policy.objects.remediations import Owner, RemediationObject

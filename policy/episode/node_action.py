@@ -1,4 +1,4 @@
-"""The commands of people to nodewarden, and how their identity is verified (S42).
+"""What a `NodeAction` says, the command of a person to nodewarden, and how the person's identity is verified (S42).
 
 Kubernetes can attest a command: the person creates a `NodeAction` (deploy/crds), the API server compares its `requestedBy` with
 the caller and asks its own authorizer whether the caller may (deploy/people.yaml), and the command names that object. No token
@@ -17,8 +17,8 @@ from typing import Any
 from policy.objects.nodes import NodeView
 from policy.values.times import format_duration, later, moment_of, parse_duration, written
 
-WITHIN = timedelta(minutes=5)
-"""An older NodeAction does not count any more: what it was about may be over."""
+NODE_ACTION_VALID_FOR = timedelta(minutes=5)
+"""Since it was created. An older one does not count any more: what it was about may be over."""
 
 SETTLED = timedelta(seconds=15)
 """So long an API server may take to enforce a new admission policy; objects that are created before then may be unchecked."""
