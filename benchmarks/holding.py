@@ -34,7 +34,7 @@ from activities.contracts.target import PublishRequest
 from policy.episode.messages import episode_id
 from policy.objects.machines import MachineView
 from policy.objects.nodes import PRESERVE_ANNOTATION, Condition, NodeView
-from policy.preservation.kept_machine import (
+from policy.preservation.machine_snapshot import (
     BY_A_USER,
     CONDITION,
     KEPT_ON_REQUEST,

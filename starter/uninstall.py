@@ -35,7 +35,7 @@ from policy.episode.messages import Kind, device_check_id, episode_id, scanner_i
 from policy.episode.node_action import POLICY
 from policy.objects.marks import digest_of, parse_mark
 from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL, OUR_TAINT, PRESERVE_ANNOTATION
-from policy.preservation.kept_machine import (
+from policy.preservation.machine_snapshot import (
     PRIORITY_ANNOTATION,
     PRIORITY_BEFORE,
     PRIORITY_OURS,

@@ -17,7 +17,7 @@ from activities.contracts.remediation import BeforeActing
 from activities.contracts.target import LookResult
 from policy.checks.verdicts import MACHINE
 from policy.episode.node_action import SealedCommand
-from policy.preservation.kept_machine import Isolation
+from policy.preservation.machine_snapshot import Isolation
 from policy.preservation.preservation_index import PreservationNeed
 from policy.values.object_refs import ObjectRef
 
@@ -100,7 +100,7 @@ class Hold:
     terminate: bool = False
     gone: str = ""
     override: str = ""
-    """Why another program deletes the machine in spite of its preservation (`policy/preservation/decision.py`), "" if none
+    """Why another program deletes the machine in spite of its preservation (`policy/preservation/keep_or_release.py`), "" if none
     does."""
     replaced: bool = False
     owner: str = ""

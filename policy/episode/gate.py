@@ -20,7 +20,7 @@ from policy.episode.modes import ARM, ModeAnswer
 from policy.objects.machines import PAUSED_ANNOTATION, SKIP_ANNOTATION, MachineView
 from policy.objects.nodes import EXCLUDE_LABEL, PRESERVE_ANNOTATION, NodeEvent, NodeView
 from policy.objects.scopes import CLUSTER, group_of
-from policy.preservation.kept_machine import CLUSTER_API_DELETE, CONDITION, OPENSHIFT_DELETE, PRIORITY_ANNOTATION, TAINT
+from policy.preservation.machine_snapshot import CLUSTER_API_DELETE, CONDITION, OPENSHIFT_DELETE, PRIORITY_ANNOTATION, TAINT
 from policy.preservation.requests import KEEPING, Annotated, Intent, isolation_asked, requested
 from policy.remediation.control_plane import BlockingRule, ControlPlaneObjection
 from policy.values.errors import Unread, unread_text

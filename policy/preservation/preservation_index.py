@@ -18,8 +18,8 @@ from heapq import nsmallest
 from policy.checks.verdicts import MACHINE
 from policy.objects.machines import MachineView
 from policy.objects.nodes import PRESERVE_ANNOTATION, NodeView
-from policy.preservation.decision import Automatic, PreservationAction, PreservationDecision, effects, within_mode
-from policy.preservation.kept_machine import (
+from policy.preservation.keep_or_release import Automatic, PreservationAction, PreservationDecision, effects, within_mode
+from policy.preservation.machine_snapshot import (
     BY_US,
     CONDITION,
     ENDED_ANNOTATION,
@@ -85,9 +85,9 @@ class PreservationNeed:
     """A machine that is not as its preservation wants it: begin a preservation, or let the open episode look again.
 
     victim: the Node, or `machine/<namespace>/<name>`, the name of its episode. machine: None for a Node alone. action: of
-    `policy/preservation/decision.py`. automatic: kept by the pool's cap; released: why the cap gives it up. unhealthy: which
-    health check calls it unhealthy, where nothing else calls it failed. stamp: another one after each change of this. going:
-    another controller deletes the machine, or has: an open episode gets a signal, and none is begun.
+    `policy/preservation/keep_or_release.py`. automatic: kept by the pool's cap; released: why the cap gives it up. unhealthy:
+    which health check calls it unhealthy, where nothing else calls it failed. stamp: another one after each change of this.
+    going: another controller deletes the machine, or has: an open episode gets a signal, and none is begun.
     """
 
     victim: str

@@ -17,8 +17,8 @@ from datetime import UTC, datetime, timedelta
 
 from policy.objects.marks import is_marked
 from policy.objects.nodes import ZONE_LABEL
-from policy.preservation.decision import Automatic, PreservationAction, PreservationDecision, decide
-from policy.preservation.kept_machine import BY_US, Held, MachinePhase, priority_in_its_set
+from policy.preservation.keep_or_release import Automatic, PreservationAction, PreservationDecision, decide
+from policy.preservation.machine_snapshot import BY_US, Held, MachinePhase, priority_in_its_set
 from policy.preservation.requests import CAP, DEFAULT_TIMEOUT, Intent, Pool, requested
 from policy.values.times import LATEST, moment_of
 

@@ -13,7 +13,7 @@ from typing import Any
 from policy.fence.config import EFFECTS, ParameterKind
 from policy.objects.marks import TERMINATING_ANNOTATION, TERMINATING_LABEL
 from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL, OUR_TAINT, PRESERVE_ANNOTATION
-from policy.preservation.kept_machine import (
+from policy.preservation.machine_snapshot import (
     CONDITION,
     ENDED_ANNOTATION,
     EXPIRY_ANNOTATION,

@@ -25,8 +25,8 @@ from policy.checks.verdicts import Health
 from policy.objects.machines import MachineView
 from policy.objects.nodes import NodeView
 from policy.preservation import requests as pool_objects
-from policy.preservation.decision import PreservationDecision
-from policy.preservation.kept_machine import Held, MachinePhase
+from policy.preservation.keep_or_release import PreservationDecision
+from policy.preservation.machine_snapshot import Held, MachinePhase
 from policy.preservation.requests import Pool
 from policy.preservation.survey import DeploymentPool, PoolSurvey, Queue, Survey, deployment_name, survey
 from policy.scan.evaluation import evaluate

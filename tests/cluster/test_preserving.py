@@ -32,7 +32,7 @@ from policy.episode.modes import REPAIRS, ClusterModes
 from policy.episode.node_action import NodeActionSpec, SealedCommand, Verb
 from policy.objects.marks import TERMINATING_ANNOTATION, TERMINATING_LABEL, Mark, digest_of
 from policy.objects.nodes import EXCLUDE_LABEL, MARK_ANNOTATION, PRESERVE_ANNOTATION
-from policy.preservation.kept_machine import (
+from policy.preservation.machine_snapshot import (
     CONDITION,
     ENDED_ANNOTATION,
     EXPIRY_ANNOTATION,

@@ -15,7 +15,7 @@ from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.live.last_look import LastLook
 from activities.contracts.preservation import Hold, HoldRequest, Wish
 from policy.objects.nodes import PRESERVE_ANNOTATION
-from policy.preservation.kept_machine import EXPIRY_ANNOTATION
+from policy.preservation.machine_snapshot import EXPIRY_ANNOTATION
 from simulator.api.control.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient

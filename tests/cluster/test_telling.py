@@ -16,7 +16,7 @@ from activities.errors import ErrorType, failure
 from policy.dialects import parse
 from policy.objects.machines import MachineView, WorkloadCluster
 from policy.objects.nodes import PRESERVE_ANNOTATION
-from policy.preservation.kept_machine import REASON
+from policy.preservation.machine_snapshot import REASON
 from policy.preservation.requests import PRESERVE_FOR_ANNOTATION
 from policy.scan.ledger import Ledger
 from policy.values import machine_apis

@@ -28,8 +28,8 @@ from policy.objects.machines import MachineView, WorkloadCluster
 from policy.objects.marks import digest_of
 from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL, Condition, NodeView, Taint
 from policy.objects.remediations import RemediationObject
-from policy.preservation.decision import Effects
-from policy.preservation.kept_machine import CONDITION, TAINT, Held
+from policy.preservation.keep_or_release import Effects
+from policy.preservation.machine_snapshot import CONDITION, TAINT, Held
 from policy.scan.ledger import Ledger
 from policy.scan.scan_report import Candidate, CheckReport, ClusterLease, ReportParts, ScanReport, ViewState
 from policy.values.machine_apis import named

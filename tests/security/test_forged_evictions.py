@@ -24,7 +24,7 @@ from policy.episode.drain import DrainOptions
 from policy.episode.messages import Kind, Need, NeedKind
 from policy.episode.modes import ClusterModes
 from policy.objects.nodes import PRESERVE_ANNOTATION
-from policy.preservation.kept_machine import CONDITION, TAINT
+from policy.preservation.machine_snapshot import CONDITION, TAINT
 from policy.values.mode import MODE_KEY, Mode
 from simulator.resources import NODES
 from tests.cluster.acts.world import CHECK_REF, CHECKS, CLUSTER, HOLDER, NODE, World, refused

@@ -16,7 +16,7 @@ import pytest
 
 from policy.objects.marks import TERMINATING_ANNOTATION, TERMINATING_LABEL
 from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL, OUR_TAINT, PRESERVE_ANNOTATION
-from policy.preservation.kept_machine import ENDED_ANNOTATION, EXPIRY_ANNOTATION, TAINT
+from policy.preservation.machine_snapshot import ENDED_ANNOTATION, EXPIRY_ANNOTATION, TAINT
 from policy.preservation.requests import ISOLATE_ANNOTATION, PRESERVE_FOR_ANNOTATION
 from policy.values.errors import PolicyError
 from simulator.api.server import ApiServer

@@ -13,7 +13,7 @@ import pytest
 
 from policy.episode.messages import Kind, Outcome, Phase
 from policy.objects.nodes import PRESERVE_ANNOTATION
-from policy.preservation.kept_machine import CONDITION
+from policy.preservation.machine_snapshot import CONDITION
 from simulator.machine_systems.contract import MachineSettings
 from simulator.machines import MachineOptions
 from simulator.objects import JsonObject, condition_of

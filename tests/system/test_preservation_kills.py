@@ -19,7 +19,7 @@ import pytest
 
 from policy.episode.messages import EpisodeResult, Outcome, episode_id
 from policy.objects.nodes import PRESERVE_ANNOTATION
-from policy.preservation.kept_machine import CONDITION, SCALE_DOWN_DISABLED, SCALE_DOWN_DISABLED_OURS
+from policy.preservation.machine_snapshot import CONDITION, SCALE_DOWN_DISABLED, SCALE_DOWN_DISABLED_OURS
 from policy.preservation.requests import PRESERVE_FOR_ANNOTATION
 from simulator.machine_systems.contract import MachineSettings
 from simulator.machines import MachineOptions

@@ -13,7 +13,7 @@ import pytest
 from demo.manifests import power_device
 from policy.episode.messages import Phase
 from policy.objects.nodes import PRESERVE_ANNOTATION
-from policy.preservation.kept_machine import CONDITION, ISOLATION_ANNOTATION, TAINT
+from policy.preservation.machine_snapshot import CONDITION, ISOLATION_ANNOTATION, TAINT
 from policy.values.mode import Mode
 from simulator.control import describe
 from simulator.machine_systems.contract import MachineSettings

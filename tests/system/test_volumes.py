@@ -11,7 +11,7 @@ import pytest
 from demo.manifests import power_device
 from policy.episode.messages import Outcome, Phase
 from policy.objects.nodes import PRESERVE_ANNOTATION
-from policy.preservation.kept_machine import ISOLATION_ANNOTATION
+from policy.preservation.machine_snapshot import ISOLATION_ANNOTATION
 from policy.preservation.requests import ISOLATE_ANNOTATION
 from simulator.client import PatchType
 from simulator.control import describe

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from policy.objects.nodes import PRESERVE_ANNOTATION
-from policy.preservation.decision import PreservationAction, PreservationDecision, decide, effects
-from policy.preservation.kept_machine import (
+from policy.preservation.keep_or_release import PreservationAction, PreservationDecision, decide, effects
+from policy.preservation.machine_snapshot import (
     CONDITION,
     DRAINED,
     SCALE_DOWN_BEFORE,

@@ -34,8 +34,8 @@ from policy.episode.messages import (
 )
 from policy.episode.permits import PermitAnswer
 from policy.objects.nodes import PRESERVE_ANNOTATION, READY, Condition, NodeView
-from policy.preservation.decision import Automatic, PreservationAction, decide, effects, keeps, within_mode
-from policy.preservation.kept_machine import Held, MachinePhase
+from policy.preservation.keep_or_release import Automatic, PreservationAction, decide, effects, keeps, within_mode
+from policy.preservation.machine_snapshot import Held, MachinePhase
 from policy.preservation.requests import DEFAULT_TIMEOUT, ISOLATE_ANNOTATION
 from policy.values.mode import Mode
 from policy.values.object_refs import ObjectRef

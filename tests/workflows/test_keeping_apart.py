@@ -18,7 +18,7 @@ from policy.episode.permits import PermitAnswer, PermitDecision
 from policy.fence.plan import CORDON, FencingPlan
 from policy.fence.power import PowerState, VolumeState
 from policy.objects.nodes import PRESERVE_ANNOTATION
-from policy.preservation.kept_machine import ISOLATION_ANNOTATION
+from policy.preservation.machine_snapshot import ISOLATION_ANNOTATION
 from policy.preservation.requests import ISOLATE_ANNOTATION
 from tests.workflows.plans import CLOUD, CUT, PORT, QUARANTINE, switched
 from tests.workflows.preservation_run import KeptMachine, Run, machine, preserving

@@ -20,7 +20,7 @@ from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome, Phase
 from policy.episode.node_action import ActionName, Verb
 from policy.fence.plan import PowerDevice
-from policy.preservation.kept_machine import CONDITION, ENDED_ANNOTATION, ISOLATION_ANNOTATION, SCALE_DOWN_DISABLED
+from policy.preservation.machine_snapshot import CONDITION, ENDED_ANNOTATION, ISOLATION_ANNOTATION, SCALE_DOWN_DISABLED
 from policy.values.mode import Mode
 from tests.workflows import contract, preservation_run
 from tests.workflows.plans import switched

@@ -16,7 +16,7 @@ from activities.contracts.target import DrainResult
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Kind, Outcome, Phase
 from policy.episode.node_action import ActionName
-from policy.preservation.decision import Override
+from policy.preservation.keep_or_release import Override
 from tests.workflows import contract, preservation_run
 from tests.workflows.preservation_run import MACHINE, NODE, kept, machine, preserving
 from tests.workflows.surroundings import eventually, let_pass

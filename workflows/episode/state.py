@@ -39,7 +39,7 @@ from policy.fence.plan import PowerDevice
 from policy.fence.power import PowerState, Quarantine
 from policy.history.offenders import FoundRepairs
 from policy.objects.marks import NOTHING_ADDED, Added
-from policy.preservation.kept_machine import Isolation
+from policy.preservation.machine_snapshot import Isolation
 from policy.remediation.ladder import EscalationStep
 from policy.values.object_refs import ObjectRef
 from workflows.kit.messages import AbortRequest, HoldEpisodeRequest, PersonRequest

@@ -22,7 +22,7 @@ from activities.contracts.target import Configured, PinRequest, PinResult, Targe
 from policy.episode.events import EventReason
 from policy.episode.messages import FencingInput, Need, NeedKind, Outcome, Phase
 from policy.fence.plan import isolation_plan
-from policy.preservation.kept_machine import Isolation
+from policy.preservation.machine_snapshot import Isolation
 from workflows.episode.episode import Episode
 from workflows.episode.node_writes import NodeWriter, note_unseen_cuts
 from workflows.episode.preflight import Preflight

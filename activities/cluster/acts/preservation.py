@@ -47,7 +47,7 @@ from policy.episode.node_action import SealedCommand, Verb
 from policy.objects.machines import of_control_plane
 from policy.objects.marks import TERMINATING_ANNOTATION, claim_of
 from policy.objects.nodes import PRESERVE_ANNOTATION, Taint
-from policy.preservation.decision import (
+from policy.preservation.keep_or_release import (
     NOT_OVERRIDDEN,
     Automatic,
     Effects,
@@ -59,7 +59,7 @@ from policy.preservation.decision import (
     keeps,
     within_mode,
 )
-from policy.preservation.kept_machine import CONDITION, EXPIRY_ANNOTATION, TAINT, Held, Isolation
+from policy.preservation.machine_snapshot import CONDITION, EXPIRY_ANNOTATION, TAINT, Held, Isolation
 from policy.preservation.requests import ISOLATE_ANNOTATION, PRESERVE_FOR_ANNOTATION, Intent, Pool, Request
 from policy.values.display_text import visible
 from policy.values.errors import no_such_target

@@ -60,7 +60,7 @@ from policy.fence.plan import FencingPlan
 from policy.objects.machines import MachineView, is_machine_of
 from policy.objects.marks import Mark, is_deleted_by, mark_of
 from policy.objects.nodes import NodeEvent, NodeView
-from policy.preservation.kept_machine import Held
+from policy.preservation.machine_snapshot import Held
 from policy.remediation.control_plane import (
     ControlPlaneObjection,
     taking_of,

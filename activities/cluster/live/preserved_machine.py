@@ -49,8 +49,8 @@ from policy.checks.verdicts import HEALTHY, Health
 from policy.episode.proofs import CLOCK_TOLERANCE
 from policy.objects.machines import MachineView, taken_name
 from policy.objects.nodes import NodeView
-from policy.preservation.decision import Automatic, Overridden, Override, WantedReplicas, overridden_by
-from policy.preservation.kept_machine import EXPIRY_ANNOTATION, Held, MachinePhase
+from policy.preservation.keep_or_release import Automatic, Overridden, Override, WantedReplicas, overridden_by
+from policy.preservation.machine_snapshot import EXPIRY_ANNOTATION, Held, MachinePhase
 from policy.preservation.preservation_index import NOT_WELL
 from policy.preservation.requests import DEFAULT_TIMEOUT, Pool, read_policy
 from policy.preservation.survey import DeploymentPool, deployment_name, is_automatic, labels_of, survey
@@ -282,8 +282,8 @@ async def _subject(connections: Readers, check: HealthCheck, node: str, machine:
 
 # Who has overridden the preservation of a machine: read live from the sets above a Machine that is being deleted, or is gone.
 #
-# For people; what it means is `policy/preservation/decision.py`. A preservation ends with its machine whether or not this can be
-# read: a server that refuses it, or does not know the kind, is reported and hinders nothing.
+# For people; what it means is `policy/preservation/keep_or_release.py`. A preservation ends with its machine whether or not
+# this can be read: a server that refuses it, or does not know the kind, is reported and hinders nothing.
 
 REVISIONS = ("deployment.kubernetes.io/revision", "machinedeployment.clusters.x-k8s.io/revision")
 """On a MachineSet: which roll-out it is of, as machine-controller-manager and Cluster API count them."""

@@ -24,7 +24,7 @@ from activities.cluster.api.responses import Status, shallow
 from policy.dialects.common import DEFAULT_NAMESPACE
 from policy.objects.nodes import Condition, NodeView, Taint
 from policy.objects.remediations import HEALTHY_DELAY_ANNOTATION, NODE_NAME_ANNOTATION, Owner, RemediationObject
-from policy.preservation.kept_machine import CONDITION
+from policy.preservation.machine_snapshot import CONDITION
 from policy.remediation.ladder import OWNER_REMEDIATED
 from policy.remediation.remediation_objects import (
     REMEDIATORS,

@@ -33,7 +33,7 @@ from policy.objects.machines import (
     WorkloadCluster,
 )
 from policy.objects.nodes import Condition
-from policy.preservation.kept_machine import EXPIRY_ANNOTATION
+from policy.preservation.machine_snapshot import EXPIRY_ANNOTATION
 from policy.preservation.survey import DeploymentPool
 from policy.values.fields import mapping
 from policy.values.machine_apis import MachineApi

@@ -31,7 +31,7 @@ from policy.episode.messages import Kind, Need, NeedKind
 from policy.episode.modes import ClusterModes
 from policy.fence.power import RESTORING, PowerAct
 from policy.objects.nodes import PRESERVE_ANNOTATION, NodeView
-from policy.preservation.kept_machine import CONDITION, TAINT
+from policy.preservation.machine_snapshot import CONDITION, TAINT
 from policy.preservation.requests import ISOLATE_ANNOTATION
 from policy.values.mode import MODE_KEY, MODE_LABELS, Mode
 from policy.values.object_refs import ObjectRef

@@ -15,7 +15,7 @@ from policy.episode.need_now import NeedSeen, need_now
 from policy.objects.machines import MachineView, WorkloadCluster
 from policy.objects.nodes import Condition, NodeView, Taint
 from policy.objects.remediations import GIVEN_UP_ANNOTATION
-from policy.preservation.kept_machine import CONDITION, TAINT
+from policy.preservation.machine_snapshot import CONDITION, TAINT
 from policy.values.machine_apis import CLUSTER_API
 from policy.values.object_refs import ObjectRef
 from tests.policy.builders import NOW, a_node, check_object, check_ref

@@ -20,8 +20,8 @@ from policy.episode.fencing_requests import FencingRequest
 from policy.episode.gate import FENCING_LABEL
 from policy.objects.machines import MachineView
 from policy.objects.nodes import EXCLUDE_LABEL, MARK_ANNOTATION, PRESERVE_ANNOTATION, ZONE_LABEL, Condition, NodeView
-from policy.preservation.decision import Automatic, decide, effects
-from policy.preservation.kept_machine import BY_US, CONDITION, EXPIRY_ANNOTATION, Held
+from policy.preservation.keep_or_release import Automatic, decide, effects
+from policy.preservation.machine_snapshot import BY_US, CONDITION, EXPIRY_ANNOTATION, Held
 from policy.preservation.preservation_index import PreservationIndex, PreservationNeed
 from policy.preservation.requests import Pool
 from policy.scan.admission import admit

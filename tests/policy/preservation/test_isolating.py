@@ -10,8 +10,8 @@ import pytest
 from policy.episode.gate import By, Operation, Seen, objection, preserved_as_failed
 from policy.fence.plan import CORDON, UNCORDON, Act, CutStorage, FencingPlan, PlannedMethod, PowerDevice, isolation_plan
 from policy.objects.nodes import PRESERVE_ANNOTATION, READY, Condition, NodeView, Taint
-from policy.preservation.decision import PreservationDecision, decide, effects
-from policy.preservation.kept_machine import CONDITION, ISOLATION_ANNOTATION, TAINT, Held, Isolation, MachinePhase
+from policy.preservation.keep_or_release import PreservationDecision, decide, effects
+from policy.preservation.machine_snapshot import CONDITION, ISOLATION_ANNOTATION, TAINT, Held, Isolation, MachinePhase
 from policy.preservation.requests import ISOLATE_ANNOTATION, Pool, isolation_asked
 from policy.preservation.survey import survey
 from policy.values.selectors import Selector

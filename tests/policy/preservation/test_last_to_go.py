@@ -9,7 +9,7 @@ import pytest
 
 from policy.objects.machines import MachineView
 from policy.objects.nodes import PRESERVE_ANNOTATION, READY, Condition, NodeView
-from policy.preservation.decision import (
+from policy.preservation.keep_or_release import (
     NOT_OVERRIDDEN,
     Automatic,
     Override,
@@ -19,7 +19,7 @@ from policy.preservation.decision import (
     effects,
     overridden_by,
 )
-from policy.preservation.kept_machine import (
+from policy.preservation.machine_snapshot import (
     CLUSTER_API_DELETE,
     KEPT_AUTOMATICALLY,
     KEPT_ON_REQUEST,

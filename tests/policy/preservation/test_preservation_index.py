@@ -9,7 +9,7 @@ import pytest
 
 from policy.objects.machines import MachineView
 from policy.objects.nodes import PRESERVE_ANNOTATION, ZONE_LABEL, Condition, NodeView, Taint
-from policy.preservation.kept_machine import (
+from policy.preservation.machine_snapshot import (
     BY_A_USER,
     BY_US,
     CONDITION,

@@ -14,8 +14,16 @@ from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from policy.objects.nodes import PRESERVE_ANNOTATION, READY, ZONE_LABEL, Condition, NodeView, Taint
-from policy.preservation.decision import Automatic, Effects, PreservationAction, PreservationDecision, decide, effects, keeps
-from policy.preservation.kept_machine import (
+from policy.preservation.keep_or_release import (
+    Automatic,
+    Effects,
+    PreservationAction,
+    PreservationDecision,
+    decide,
+    effects,
+    keeps,
+)
+from policy.preservation.machine_snapshot import (
     BY_US,
     CONDITION,
     DEFAULT_PRIORITY,

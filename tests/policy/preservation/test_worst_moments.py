@@ -9,8 +9,8 @@ import pytest
 
 from policy.objects.machines import MachineView
 from policy.objects.nodes import PRESERVE_ANNOTATION, READY, Condition, NodeView
-from policy.preservation.decision import Automatic, PreservationAction, decide, effects
-from policy.preservation.kept_machine import ENDED_ANNOTATION, Held, MachinePhase
+from policy.preservation.keep_or_release import Automatic, PreservationAction, decide, effects
+from policy.preservation.machine_snapshot import ENDED_ANNOTATION, Held, MachinePhase
 from policy.preservation.preservation_index import PreservationIndex
 from policy.preservation.requests import ISOLATE_ANNOTATION, PRESERVE_FOR_ANNOTATION, read_policy
 from policy.preservation.survey import DeploymentPool, choose, survey

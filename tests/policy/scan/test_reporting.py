@@ -19,7 +19,7 @@ from policy.objects.machines import PAUSED_ANNOTATION, REMEDIATE_ANNOTATION, SKI
 from policy.objects.nodes import EXCLUDE_LABEL, MARK_ANNOTATION, ZONE_LABEL, Condition, NodeView
 from policy.objects.remediations import RemediationObject
 from policy.objects.scopes import GroupCount
-from policy.preservation.kept_machine import CONDITION
+from policy.preservation.machine_snapshot import CONDITION
 from policy.remediation.ladder import RESTORING
 from policy.remediation.strategies import Action
 from policy.scan.admission import admit

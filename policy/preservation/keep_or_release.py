@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from policy.objects.nodes import PRESERVE_ANNOTATION
-from policy.preservation.kept_machine import (
+from policy.preservation.machine_snapshot import (
     BY_A_USER,
     BY_US,
     CONDITION,
