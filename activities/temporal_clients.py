@@ -49,7 +49,7 @@ from policy.episode.modes import ClusterModes
 from policy.episode.node_action import ANSWERS, ActionName, NodeActionSpec, Verb
 from policy.episode.permits import PermitQuestion, PermitQuestions
 from policy.fence.credential_hosts import CredentialHosts
-from policy.fence.templates import GROUP, KIND, VERSION
+from policy.fence.template_reader import GROUP, KIND, VERSION
 from policy.history.offenders import FoundRepairs, OffenderAnswer, OffenderRules, hardware_of, offence
 from policy.history.spells import OBSERVATION, ObservationRecord
 from policy.values.display_text import counted, in_a_line

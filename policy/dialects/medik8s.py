@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 
 from policy.checks.health_check import ACTIVE, COOLING_DOWN, EscalatingRemediation, HealthCheck, Storm, UnhealthyCondition
 from policy.dialects.common import not_too_many, read_head, read_remediating, threshold
-from policy.fence.templates import is_own_template
+from policy.fence.template_reader import is_own_template
 from policy.remediation.remediation_objects import SEVERAL_ANNOTATION
 from policy.values.errors import PolicyError, shown
 from policy.values.fields import EXPECTED, Fields, Threshold

@@ -18,7 +18,7 @@ from policy.episode.messages import Outcome
 from policy.fence.config import LONGEST_ACT, LONGEST_OFF, LONGEST_RETRY_INTERVAL, MOST_TRIES
 from policy.fence.drivers import canonical_driver, parameters_of, same_device, unknown_driver
 from policy.fence.drivers.agent_parameters import canonical_name, refusal
-from policy.fence.drivers.contract import DriverParameters, ParameterError, names_a_credential
+from policy.fence.drivers.contract import DriverParameters, ParameterError, names_a_credential, unidentified
 from policy.fence.plan import FencingPlan, Freeing, PowerDevice
 from policy.objects.remediations import GIVEN_UP_ANNOTATION, NODE_NAME_ANNOTATION
 from policy.values.errors import PolicyError
@@ -329,8 +329,12 @@ class _Reader:
         if not any(name in identifying and (name in own or _NODE_NAME.search(value)) for name, value in written.items()):
             raise self._spec.refuse(
                 "nodeparameters",
-                f"nothing identifies the device of node {self._node}: expected one of {', '.join(sorted(identifying))} here for "
-                "this node, or one in sharedparameters with {{.NodeName}} in its value; no Secret identifies anything",
+                unidentified(
+                    self._node,
+                    identifying,
+                    "here for this node, or one in sharedparameters with {{.NodeName}} in its value; "
+                    "no Secret identifies anything",
+                ),
             )
         parameters = {name: self._rendered(value, places[name], self._node) for name, value in written.items()}
         endpoint = self._endpoint(takes, parameters, places)

@@ -18,7 +18,7 @@ from enum import StrEnum
 from policy.fence.config import OWN_METHODS, MethodAction, VariableError, fill_in, identifies
 from policy.fence.drivers import canonical_driver, parameters_of, problem_of_credential
 from policy.fence.drivers.agent_parameters import canonical_name, refusal
-from policy.fence.drivers.contract import DriverParameters, ParameterError, names_a_credential
+from policy.fence.drivers.contract import DriverParameters, ParameterError, names_a_credential, unidentified
 from policy.fence.plan import CredentialKind, CredentialRef, PowerDevice, problem_of_place
 from policy.fence.plan_compiler import Findings
 from policy.objects.nodes import NodeView
@@ -470,8 +470,11 @@ class DeviceLines:
             self._add(method, takes, found, given, f"the providerID of Node/{self._node.name}")
         if not found.identified:
             raise method.refuse(
-                f"nothing identifies the device of Node/{self._node.name}: expected one of {_listed(takes.identifying)} in "
-                "an object of this node alone, or with {{ .NodeName }} in its value"
+                unidentified(
+                    self._node.name,
+                    takes.identifying,
+                    "in an object of this node alone, or with {{ .NodeName }} in its value",
+                )
             )
         try:
             endpoint = takes.endpoint(found.plain)

@@ -1,7 +1,8 @@
 """What a fencing would do to one node: resolved, validated, and free of secrets (references only, S12).
 
-A plan is made once at the start of an episode (`activities/cluster/live/plans.py` reads the objects, `policy/fence/templates.py`
-turns them into this) and is kept for the whole of it, so that an edit of a template never changes a running episode.
+A plan is made once at the start of an episode (`activities/cluster/live/plans.py` reads the objects,
+`policy/fence/template_reader.py` turns them into this) and is kept for the whole of it, so that an edit of a template never
+changes a running episode.
 """
 
 from __future__ import annotations

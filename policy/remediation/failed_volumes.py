@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from policy.fence.plan import CORDON, WITH_VOLUMES, Act, Chosen, FencingPlan, PlannedMethod, PowerDevice
-from policy.fence.templates import GROUP, VERSION, VOLUME_DETACHMENT
+from policy.fence.template_reader import GROUP, VERSION, VOLUME_DETACHMENT
 from policy.values.errors import PolicyError
 from policy.values.fields import Fields
 

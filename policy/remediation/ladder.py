@@ -19,7 +19,7 @@ from enum import StrEnum
 from policy.checks.health_check import EscalatingRemediation, HealthCheck
 from policy.checks.rules.medik8s import HEALTHY_DELAYED
 from policy.checks.verdicts import Health, JudgedTarget, Standing, Verdict
-from policy.fence.templates import VOLUME_DETACHMENT, is_own_template, why_untrusted
+from policy.fence.template_reader import VOLUME_DETACHMENT, is_own_template, why_untrusted
 from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION, FAILED
 from policy.objects.remediations import RemediationObject, kind_of
 from policy.remediation.failed_volumes import read_volume_template

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum, StrEnum
 
-from policy.fence.templates import KIND, MACHINE_DELETION, REBOOT, VOLUME_DETACHMENT
+from policy.fence.template_reader import KIND, MACHINE_DELETION, REBOOT, VOLUME_DETACHMENT
 
 
 class Strategy(StrEnum):

@@ -26,7 +26,7 @@ from policy.checks.verdicts import NEVER, SICKNESS, Health, JudgedTarget, Standi
 from policy.episode.gate import MODE, By, Operation, Seen, kept, objections
 from policy.episode.messages import SeenNode
 from policy.episode.modes import REPAIRS, mode_of
-from policy.fence.templates import is_own_template
+from policy.fence.template_reader import is_own_template
 from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION, cluster_named_by
 from policy.objects.marks import mark_of
 from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL, READY

@@ -120,7 +120,7 @@ async def show_plan(session: Session, node: str, template: ObjectRef | None, *, 
 
 def template_of(text: str) -> ObjectRef | None:
     """What --template names, None for nothing. Raises SettingsError."""
-    from policy.fence.templates import GROUP, KIND, VERSION
+    from policy.fence.template_reader import GROUP, KIND, VERSION
     from policy.values.object_refs import ObjectRef
 
     if not text:

@@ -39,7 +39,7 @@ from policy.fence.config import (
 )
 from policy.fence.device_check import Reachability
 from policy.fence.plan_compiler import compile_config
-from policy.fence.templates import KIND as FENCING_TEMPLATE
+from policy.fence.template_reader import KIND as FENCING_TEMPLATE
 from policy.objects.nodes import NodeView
 from policy.values.display_text import counted, some_of
 from policy.values.errors import PolicyError

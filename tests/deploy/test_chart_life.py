@@ -20,7 +20,7 @@ import pytest
 import yaml
 
 from activities.cluster.api.connection import ClusterConnection
-from policy.fence.templates import FenceConfigReader
+from policy.fence.template_reader import FenceConfigReader
 from simulator.client import ApiAddress, ApiClient, ApiError
 from simulator.cluster import kubeconfig_of
 from starter import uninstall

@@ -27,7 +27,7 @@ from policy.checks.circuit_breakers import OpenReason
 from policy.dialects import parse
 from policy.episode import advice
 from policy.episode.node_action import Verb
-from policy.fence.templates import is_fencing_template
+from policy.fence.template_reader import is_fencing_template
 from policy.objects.nodes import NodeView
 from policy.remediation.ladder import Unusable
 from policy.scan.permit_rules import AdmissionRefusal

@@ -21,7 +21,7 @@ from policy.fence.configmap_methods import ConfigMap, Found, LookupKind, ObjectL
 from policy.fence.configmaps import read_config_maps
 from policy.fence.plan import FencingPlan
 from policy.fence.plan_compiler import compile_config
-from policy.fence.templates import read_fencing_template
+from policy.fence.template_reader import read_fencing_template
 from policy.history.comparison import RecordedSpell
 from policy.history.spells import Ending, HeldSpan, NodeDays, Spell
 from policy.objects.machines import MachineView, WorkloadCluster

@@ -23,7 +23,7 @@ from policy.episode.permits import PermitAnswer, PermitDecision, PermitRequest, 
 from policy.fence.kdump import KdumpReading, dead_stands
 from policy.fence.plan import SEALED_FOR, FencingPlan, PowerDevice
 from policy.fence.power import PowerAct, PowerState, VolumeState
-from policy.fence.templates import is_fencing_template
+from policy.fence.template_reader import is_fencing_template
 from policy.history.offenders import NO_REPAIRS, FoundRepairs
 from policy.objects.marks import Mark
 from policy.values.mode import Mode

@@ -29,7 +29,7 @@ from policy.episode.gate import Operation
 from policy.episode.messages import FencingInput, Outcome, Phase
 from policy.fence.config import FenceStep
 from policy.fence.plan import CORDON, UNCORDON, FencingPlan, Freeing
-from policy.fence.templates import VOLUME_DETACHMENT
+from policy.fence.template_reader import VOLUME_DETACHMENT
 from policy.remediation.failed_volumes import detaching
 from policy.remediation.remediation_objects import Progress, RemediationConditions, follow
 from policy.remediation.strategies import Strategy

@@ -48,7 +48,7 @@ from policy.fence.configmap_methods import ConfigMap, Forbidden, Found, LookupKi
 from policy.fence.configmaps import read_config_maps, winner_for
 from policy.fence.plan import FencingPlan
 from policy.fence.plan_compiler import Findings, compile_config
-from policy.fence.templates import (
+from policy.fence.template_reader import (
     FenceConfigs,
     SpecReader,
     is_fencing_template,

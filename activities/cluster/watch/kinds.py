@@ -32,7 +32,7 @@ from policy.checks.fence_policies import PolicySource
 from policy.checks.health_check import HealthCheck
 from policy.dialects.node_fencing import is_cluster_config, is_fence_policy
 from policy.episode.node_action import NAMESPACE
-from policy.fence.templates import is_own_template
+from policy.fence.template_reader import is_own_template
 from policy.objects.nodes import ETCD_NAMESPACE, is_guard
 from policy.objects.remediations import kind_of, plurals_of
 from policy.remediation.remediation_objects import Remediator

@@ -21,7 +21,7 @@ from activities.cluster.watch.intake import Intake
 from activities.cluster.watch.kinds import ReadKind, template_kind
 from activities.cluster.watch.reflector import Reflector
 from policy.checks.health_check import HealthCheck
-from policy.fence.templates import is_fencing_template, is_own_template
+from policy.fence.template_reader import is_fencing_template, is_own_template
 from policy.remediation.ladder import UNKNOWN, TemplateSeen, TemplateSight, judged, templates_of
 from policy.values.object_refs import ObjectRef
 

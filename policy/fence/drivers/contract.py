@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -50,6 +50,11 @@ class DriverParameters:
     from_provider_id: Callable[[str], Mapping[str, str]] | None = None
     off_takes: timedelta | None = None
     """How long a machine of this kind may take until it reads off, if that is longer than a plan's default."""
+
+
+def unidentified(node: str, identifying: Iterable[str], where: str) -> str:
+    """Why no device of this node may be touched (S10): no parameter ties one to it. where: at which place one was expected."""
+    return f"nothing identifies the device of node {node}: expected one of {', '.join(sorted(identifying)) or 'nothing'} {where}"
 
 
 def host_of(parameters: Mapping[str, str], name: str, *, what: str) -> str:

@@ -39,7 +39,7 @@ def test_no_device_is_touched_that_only_a_shared_object_names(name: str, method:
     found = read({name: config("", "bmc", bmc=method)} | template, of=node(type="compute"))
     assert found.power_management == ()
     (error,) = found.errors
-    assert "nothing identifies the device of Node/n1: expected one of ip, ipport" in error
+    assert "nothing identifies the device of node n1: expected one of ip, ipport" in error
 
 
 def test_what_stands_for_something_is_never_taken_for_it() -> None:

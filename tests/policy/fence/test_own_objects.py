@@ -11,7 +11,7 @@ from policy.fence.config import FenceConfig, shown_config, shown_parameters
 from policy.fence.kdump import KdumpRule
 from policy.fence.plan import Act, CredentialKind, CredentialRef, CutStorage, Freeing
 from policy.fence.plan_compiler import compile_config
-from policy.fence.templates import (
+from policy.fence.template_reader import (
     CREDENTIAL_FIELDS,
     DEVICE_FIELDS,
     KDUMP_FIELDS,

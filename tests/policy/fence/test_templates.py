@@ -11,7 +11,7 @@ import pytest
 
 from policy.fence.config import MOST_RESTARTS, MOST_TRIES
 from policy.fence.plan import CredentialRef, FencingPlan, Freeing
-from policy.fence.templates import SPEC_FIELDS
+from policy.fence.template_reader import SPEC_FIELDS
 from policy.values.errors import PolicyError
 from tests.documents import document
 from tests.policy.builders import a_node, plan_of_template

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from policy.checks.health_check import HealthCheck
 from policy.dialects import parse
-from policy.fence.templates import OWN_KINDS
+from policy.fence.template_reader import OWN_KINDS
 from policy.remediation.ladder import (
     ESCALATION_ANNOTATION,
     MAX_IN_FLIGHT_ANNOTATION,

@@ -13,7 +13,7 @@ from policy.fence.drivers import canonical_driver, fence_agents, parameters_of
 from policy.fence.drivers.agent_parameters import FALSE, TRUE, AgentMetadata, AgentParameter, fitted
 from policy.fence.drivers.contract import ParameterError
 from policy.fence.drivers.fence_agents import PUBLISHED, SINGLE_MACHINE_AGENTS
-from policy.fence.templates import DeviceReader
+from policy.fence.template_reader import DeviceReader
 from policy.values.errors import PolicyError
 from policy.values.fields import Fields
 from tests.policy.builders import a_node

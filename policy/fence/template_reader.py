@@ -46,7 +46,7 @@ from policy.fence.drivers import (
     same_device,
     unknown_driver,
 )
-from policy.fence.drivers.contract import DriverParameters, ParameterError, names_a_credential
+from policy.fence.drivers.contract import DriverParameters, ParameterError, names_a_credential, unidentified
 from policy.fence.plan import CredentialKind, CredentialRef, CutStorage, FencingPlan, Freeing, PowerDevice, problem_of_place
 from policy.fence.plan_compiler import KDUMP_TIMES, judge
 from policy.objects.nodes import NodeView
@@ -170,9 +170,11 @@ class DeviceReader:
         if not (takes.identifying & set(given) or identified):
             raise fields.refuse(
                 f"nodeParameters.{self._node.name}",
-                f"nothing identifies the device of node {self._node.name}: expected one of "
-                f"{', '.join(sorted(takes.identifying))} here, or one in parameters with {{{{ .NodeName }}}} "
-                "or {{ .ProviderID }} in its value",
+                unidentified(
+                    self._node.name,
+                    takes.identifying,
+                    "here, or one in parameters with {{ .NodeName }} or {{ .ProviderID }} in its value",
+                ),
             )
         parameters = {key: self._rendered(fields, places[key], value) for key, value in written.items()}
         for key, value in given.items():
