@@ -20,12 +20,12 @@ from typing import NoReturn, TypeVar
 
 from temporalio import activity
 
-from activities.clocks import left_to_others, worker
 from activities.contracts import metrics
 from activities.contracts.power import LiftRequest, PowerRequest, VolumeRequest
 from activities.contracts.target import ActResult, LicenceWanted, Target
 from activities.errors import ErrorType, failure
 from activities.keyring import Keyring
+from activities.worker_clock import left_to_others, worker
 from policy.episode.messages import Reading, VolumeReading
 from policy.episode.node_action import CIRCUIT_BREAKER, OVERRIDES, SealedCommand, Verb
 from policy.fence.config import LONGEST_ACT

@@ -23,7 +23,6 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.testing._timeskipping import TimeSkippingConfig
 from temporalio.worker import Worker
 
-from activities.clocks import utc_now
 from activities.cluster.acts.cluster_lease import ScannerLease
 from activities.cluster.acts.scan import ClusterObservations, ClusterScan
 from activities.cluster.api.connection import ClusterConnection
@@ -34,6 +33,7 @@ from activities.contracts import search_attributes
 from activities.contracts.scan import ScanRequest
 from activities.errors import ErrorType, failure
 from activities.temporal_clients import ObservationStarter
+from activities.worker_clock import utc_now
 from demo.manifests import NAMESPACE, fencing_template, health_check
 from demo.simulation import CRDS
 from policy.scan.scan_report import ScanReport

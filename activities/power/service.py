@@ -19,7 +19,6 @@ from typing import Protocol, TypeVar, cast
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.clocks import utc_now
 from activities.contracts.device_check import READ_AT_ONCE, DeviceReadingActivities, DevicesRead, ReadDevicesRequest
 from activities.contracts.evidence import DeviceEvidenceActivities, DeviceEvidenceRequest, EvidenceFile
 from activities.contracts.power import (
@@ -37,6 +36,7 @@ from activities.evidence_directory import EvidenceDirectory, newest
 from activities.licences import DeviceCommand, Licences
 from activities.power.driver import CloudDriver, Deadline, DeviceCredentials, EventLogDriver, PowerDriver, PowerError
 from activities.power.registry import driver_for
+from activities.worker_clock import utc_now
 from policy.episode.evidence import without_private_keys
 from policy.episode.messages import GivenUpReading, Reading, VolumeReading
 from policy.fence.device_check import DeviceAnswer, DeviceToCheck, Reachability

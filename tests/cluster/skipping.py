@@ -23,7 +23,7 @@ SHARE, LEAST = 0.01, 0.001
 its way."""
 
 WALLS = (
-    "activities.clocks",
+    "activities.worker_clock",
     "activities.cluster.api.connection",
     "activities.cluster.api.credentials",
     "activities.cluster.api.events",

@@ -15,7 +15,6 @@ import pytest
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
-from activities.clocks import wrong_clock
 from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.api.connection import ClusterConnection, Timeouts
 from activities.cluster.api.leases import CLUSTER_LEASE
@@ -23,6 +22,7 @@ from activities.cluster.watch.freshness import ViewLimits
 from activities.cluster.watch.reflector import WatchLimits
 from activities.cluster.watch.view import ClusterView
 from activities.contracts.scan import OpenEpisode
+from activities.worker_clock import wrong_clock
 from policy.checks.health_check import ACTIVE, COOLING_DOWN
 from policy.objects.marks import Mark
 from policy.scan.scan_report import ScanReport, SeenVersion

@@ -12,11 +12,11 @@ from typing import Any, cast
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from activities.clocks import left_to_others
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.errors import ErrorType
 from activities.keyring import Keyring
+from activities.worker_clock import left_to_others
 from policy.fence.credential_hosts import HOSTS_ANNOTATION
 from policy.fence.plan import CredentialKind, CredentialRef, PowerDevice
 from policy.fence.power import InsecureDevices

@@ -16,8 +16,8 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
-from activities.clocks import wrong_clock
 from activities.errors import ErrorType, error_type
+from activities.worker_clock import wrong_clock
 from workers.interceptors.activity_guards import (
     BEATS_PER_TIMEOUT,
     ROOM,

@@ -19,11 +19,11 @@ from unittest.mock import patch
 from temporalio.common import MetricMeter
 from temporalio.exceptions import ApplicationError
 
-from activities.clocks import problem_of
 from activities.contracts.preservation import GiveUpResult
 from activities.errors import ErrorType, failure
 from activities.keyring import Keyring
 from activities.licences import DeviceCommand, Licences
+from activities.worker_clock import problem_of
 from policy.checks.fence_policies import NO_POLICIES
 from policy.episode.gate import MODE_NEEDED, By, Objection, Operation, Seen, objection
 from policy.episode.messages import Kind, Need, NeedKind, Pinned, Reading, RecordEntry, RemediationInput, VolumeReading

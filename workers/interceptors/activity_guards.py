@@ -21,12 +21,12 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
-from activities.clocks import ATTEMPT_ENDS, left_to_others, problem_of, worker, wrong_clock
 from activities.contracts import metrics
 from activities.contracts.preservation import GiveUpRequest, HoldRequest
 from activities.contracts.scan import RecordRequest, ScanRequest
 from activities.contracts.target import PinRequest, Target
 from activities.errors import ErrorType, failure
+from activities.worker_clock import ATTEMPT_ENDS, left_to_others, problem_of, worker, wrong_clock
 from policy.episode.messages import Kind, episode_id, scanner_id
 from policy.scan.readiness import another_cluster
 
@@ -98,7 +98,7 @@ def _require_caller(expected: str, says: str = "", kinds: Collection[str] = tupl
 
 class ClockGuard(ActivityGuard):
     """A worker with a wrong clock leaves everything to others, and says so (S18, S44). For queues where acts have moments of
-    their own. How the difference is measured is `activities/clocks.py`; the view of a scan that it does answer is closed."""
+    their own. How far a clock may be off is in `activities/worker_clock.py`; the view of a scan that it does answer is closed."""
 
     def __init__(self, meter: MetricMeter = MetricMeter.noop) -> None:
         """meter: the process's own; it has one clock, whatever it is given."""

@@ -14,7 +14,6 @@ from typing import TypeVar
 
 from temporalio import activity
 
-from activities.clocks import in_time
 from activities.cluster.api.refusals import ObjectNotFound, edit
 from activities.cluster.api.served_cluster import ClusterActivities, ServedCluster
 from activities.cluster.live.last_look import require_last_look
@@ -24,6 +23,7 @@ from activities.cluster.objects.live_node import Edit, LiveNode, edit_node, put_
 from activities.contracts.preservation import GiveUpResult
 from activities.contracts.remediation import BeforeActing, External, RememberRequest
 from activities.contracts.target import ActResult, LookRequest, LookResult, LookVerdict, Target
+from activities.worker_clock import in_time
 from policy.episode.gate import Operation
 from policy.objects.machines import MachineView
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.clocks import begin_by, in_time
 from activities.cluster.api.paths import CLAIMS, DAEMON_SETS, PODS
 from activities.cluster.api.refusals import NamespaceEnding, ObjectConflict, ObjectNotFound, unless_gone
 from activities.cluster.api.served_cluster import ClusterActivities, ServedCluster
@@ -34,6 +33,7 @@ from activities.cluster.objects.workload import MIRROR_ANNOTATION, Pod, read_att
 from activities.contracts.target import DrainRequest, DrainResult, LookRequest, LookResult, Target
 from activities.errors import ErrorType, error_type, failure
 from activities.licences import Licences
+from activities.worker_clock import begin_by, in_time
 from policy.episode.drain import DrainClaim, DrainPod, grace_seconds, is_single_writer, plan_drain
 from policy.episode.gate import By, Operation, Seen, begun_as_failed, kept_by
 from policy.episode.messages import Kind, NeedKind

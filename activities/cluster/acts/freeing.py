@@ -20,7 +20,6 @@ from typing import TypeVar
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.clocks import begin_by, in_time
 from activities.cluster.acts.isolation import another_machine, may_untaint, taint_beside_mark
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.paths import NODES, PODS, VOLUME_ATTACHMENTS, VOLUMES
@@ -59,6 +58,7 @@ from activities.contracts.target import (
 )
 from activities.errors import ErrorType, error_type, failure
 from activities.licences import HOW_TO, Levels, Licences
+from activities.worker_clock import begin_by, in_time
 from policy.checks.fence_policies import PolicySource
 from policy.episode.gate import Operation, Seen
 from policy.episode.messages import OffProof, Reading, VolumeReading

@@ -15,7 +15,6 @@ from datetime import datetime
 
 from temporalio.exceptions import ApplicationError
 
-from activities.clocks import in_time
 from activities.cluster.acts.delegated_action import DelegatingActivities, Look
 from activities.cluster.api.connection import JsonObject
 from activities.cluster.api.paths import NODES, ref_of
@@ -40,6 +39,7 @@ from activities.contracts.preservation import GiveUpRequest, GiveUpResult, Hold,
 from activities.contracts.target import LookRequest, Target
 from activities.errors import ErrorType, error_type, failure
 from activities.licences import Licences
+from activities.worker_clock import in_time
 from policy.checks.verdicts import MACHINE
 from policy.episode.gate import MODE, By, Operation, Seen, objection
 from policy.episode.messages import Kind, Need, NeedKind, Pinned

@@ -21,7 +21,6 @@ from temporalio import activity
 from temporalio.common import MetricMeter
 from temporalio.exceptions import ApplicationError
 
-from activities.clocks import utc_now, wrong_clock
 from activities.cluster.acts.cluster_lease import LeaseRenewal, ScannerLease
 from activities.cluster.acts.node_actions import Dispatch, NodeActionHandler
 from activities.cluster.api.served_cluster import ClusterActivities, ServedCluster, require_cluster
@@ -37,6 +36,7 @@ from activities.contracts.scan import ObservationActivities, RecordRequest, Reco
 from activities.decision_stream import RecordDecisions
 from activities.errors import ErrorType
 from activities.notification_sender import Notify, discard_notice
+from activities.worker_clock import utc_now, wrong_clock
 from policy.history.open_spells import LONGEST, with_traces
 from policy.history.spells import Ending, ObservationRecord, Spell
 from policy.scan.report_builder import Urgency, urgency

@@ -31,7 +31,6 @@ import orjson
 from temporalio.exceptions import ApplicationError
 from yarl import URL
 
-from activities.clocks import Clock, about, in_time, utc_now
 from activities.cluster.api.credentials import (
     ApiCredentials,
     BorrowedCredentials,
@@ -50,6 +49,7 @@ from activities.cluster.api.refusals import (
 )
 from activities.cluster.api.responses import readable
 from activities.errors import ErrorType, failure
+from activities.worker_clock import Clock, about, in_time, utc_now
 from policy.values.fields import mapping
 
 JsonObject = dict[str, Any]

@@ -13,12 +13,12 @@ from datetime import datetime
 from typing import Generic, TypeVar
 from urllib.parse import quote
 
-from activities.clocks import Clock, utc_now
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.paths import Resource, in_management_cluster, versions_of
 from activities.cluster.api.refusals import unless_gone
 from activities.decision_stream import RecordDecisions
 from activities.errors import ErrorType, failure
+from activities.worker_clock import Clock, utc_now
 from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.fence.credential_hosts import CredentialHosts
 from policy.history.offenders import NO_REPAIRS, FoundRepairs

@@ -11,7 +11,6 @@ from __future__ import annotations
 from contextlib import suppress
 from datetime import datetime, timedelta
 
-from activities.clocks import Clock, utc_now
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.leases import (
     CLUSTER_LEASE,
@@ -27,6 +26,7 @@ from activities.cluster.api.leases import (
 from activities.cluster.api.paths import LEASES, NAMESPACES
 from activities.cluster.api.refusals import ObjectExists, ObjectNotFound, edit, unless_gone
 from activities.contracts.target import ReleaseRequest, Target
+from activities.worker_clock import Clock, utc_now
 from policy.remediation.remediation_objects import INCIDENT_ANNOTATION
 
 # Whether the cluster Lease, which makes one scanner the only one, is provably ours at this moment (S38).

@@ -13,7 +13,6 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from activities.clocks import Clock
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.paths import FENCE_AGENTS_REMEDIATIONS
 from activities.cluster.api.refusals import ObjectNotFound, edit, unless_gone
@@ -27,6 +26,7 @@ from activities.cluster.objects.check_statuses import (
 )
 from activities.cluster.objects.object_reader import ApiReader
 from activities.errors import ErrorType, as_invalid_config, failure
+from activities.worker_clock import Clock
 from policy.checks.circuit_breakers import LeaderLease, StatusWrite, conflict
 from policy.episode.fencing_requests import (
     RequestAnswer,

@@ -20,7 +20,6 @@ from datetime import datetime, timedelta
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.clocks import Clock, utc_now
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.events import EventRecorder, Happening
 from activities.cluster.api.paths import NODE_FENCES, NODES, Resource
@@ -31,6 +30,7 @@ from activities.cluster.objects.marks import is_ours, owner, write_mark
 from activities.contracts.target import EpisodeSnapshot, OffNote, Publication, PublishedEvent, Target
 from activities.errors import ErrorType, error_type
 from activities.notification_sender import Notify, discard_notice
+from activities.worker_clock import Clock, utc_now
 from policy.checks.verdicts import MACHINE
 from policy.episode.decisions import decision_of
 from policy.episode.events import EventReason, When

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from activities.clocks import ATTEMPT_ENDS
 from activities.cluster.acts.failed_volumes import ClusterFailedVolumes
 from activities.cluster.acts.freeing import PARALLEL_DELETES
 from activities.cluster.api.paths import CONFIG_MAPS
@@ -16,6 +15,7 @@ from activities.cluster.api.served_cluster import ServedCluster
 from activities.contracts.remediation import FailedVolumes, FailedVolumesRequest
 from activities.contracts.target import FreeResult, Workload, WorkloadRequest
 from activities.errors import ErrorType
+from activities.worker_clock import ATTEMPT_ENDS
 from policy.episode.messages import Need, NeedKind
 from policy.values.object_refs import ObjectRef
 from simulator.api.control.faults import Accident, Fault
