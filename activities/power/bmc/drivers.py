@@ -5,6 +5,9 @@ more. It is sent a line of JSON for the device and one for each thing to do; it 
 `{"stage": ...}`, and one with the `answer` or the `error`. The stage `sent` is said just before a command goes out. So a child
 that ended or was killed without an answer had commanded nothing, unless it had said that since it was last asked. The child's
 side is `child.py`, the protocols are `ipmi.py` and `redfish.py`, and the parameters of devices `policy/fence/drivers/`.
+
+Login, reading and command share one bound and have none of their own: the deadline of the request, which is `act_deadline` of the
+plan (`policy/fence/plan.py`). What an activity may take beyond it is in `workflows/kit/options.py`.
 """
 
 from __future__ import annotations
