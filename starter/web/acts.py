@@ -39,7 +39,7 @@ from starter.plans.fence_plans import SECONDS_TO_READ, device_lines, planned, po
 from starter.web import api
 from starter.web.auth import Caller, ForbiddenError
 from starter.web.login import sessions_of
-from starter.web.overview import Overview, overview_of, stop_of
+from starter.web.now import Overview, overview_of, stop_of
 from starter.web.pages import render
 from starter.web.views import Views, views_of
 

@@ -36,7 +36,7 @@ from starter.output.cluster_moment import asked_moment as command_moment
 from starter.output.encoding import schemas_of, to_json
 from starter.web.auth import ForbiddenError, UnknownCallerError
 from starter.web.fleet import FleetAnswer
-from starter.web.overview import Overview, WaitingNode, overview_of
+from starter.web.now import Overview, WaitingNode, overview_of
 from starter.web.views import explained, views_of
 from workers.errors import expectations
 from workflows.kit.messages import Backoff

@@ -20,10 +20,10 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.staticfiles import StaticFiles
 
 from starter.errors import RequestError, UnreadableError
-from starter.web import acts, api, checks, history, login, nodes, pages
+from starter.web import acts, api, checks, history, login, node, now, pages
 from starter.web.api import RequestProblem
 from starter.web.auth import Doorkeeper, Sessions
-from starter.web.overview import overview_of
+from starter.web.now import overview_of
 from starter.web.views import Views, WatchedCluster, views_of
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -56,7 +56,7 @@ def application(views: Views, keeper: Doorkeeper, sessions: Sessions | None = No
     app.state.sessions.local = not keeper.login
     app.state.sessions.apart = not keeper.shared and len(views.clusters) > 1
     app.state.document = cache(lambda: api.document(app))
-    for part in (nodes, checks, history, pages, api, acts, login):
+    for part in (node, checks, history, now, pages, api, acts, login):
         app.include_router(part.router)
     app.mount("/static", StaticFiles(directory=pages.HERE / "static"))
     app.mount("/vendor", StaticFiles(directory=ASSETS))
@@ -97,7 +97,7 @@ async def _stream(view: WatchedCluster, still: Callable[[], Awaitable[bool]]) ->
     with view.watched():
         while await still():
             found = await view.next(status, within=HEARTBEAT_SECONDS)
-            if found is None or (visible := pages.visible(overview_of(found))) == shown:
+            if found is None or (visible := now.visible(overview_of(found))) == shown:
                 yield ": here\n\n"
             else:
                 shown = visible

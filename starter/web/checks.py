@@ -22,7 +22,7 @@ from starter.plans.cluster_objects import Manifest, Unreadable, read_text
 from starter.web import api
 from starter.web.auth import ForbiddenError
 from starter.web.login import sessions_of
-from starter.web.overview import overview_of
+from starter.web.now import overview_of
 from starter.web.pages import render, templates
 from starter.web.views import Views, views_of
 

@@ -25,7 +25,7 @@ from starter.handles.history import OUTCOMES, EndedEpisode, outcomes_of
 from starter.output.cluster_moment import cluster_moment, sections
 from starter.output.comparison import parts
 from starter.web.api import asked_moment
-from starter.web.overview import NAMES
+from starter.web.now import NAMES
 from starter.web.pages import render
 from starter.web.views import views_of
 

@@ -1,17 +1,18 @@
-"""The pages: each answers one question of the night, from the same views as the command line."""
+"""The pages: how each is rendered, and the routes of those that show an answer as it is. A page that works something out has a
+module of its own, named as its template and its path are. Each answers one question of the night, from the same views as the
+command line."""
 
 from __future__ import annotations
 
 import math
 import re
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, Request
-from fastapi.responses import RedirectResponse, Response
+from fastapi.responses import Response
 from markupsafe import Markup
 from starlette.templating import Jinja2Templates
 
@@ -30,7 +31,6 @@ from starter.handles.status import still_stopped_by
 from starter.output.record_table import OFF_PROVEN
 from starter.web.auth import Caller, borne
 from starter.web.fleet import NodeState
-from starter.web.overview import Overview, overview_of, progress
 from starter.web.views import views_of
 
 HERE = Path(__file__).parent
@@ -114,7 +114,7 @@ _FILTERS: dict[str, Any] = {
     "freed": freeing_summary,
     "group_phrase": group_phrase,
 }
-_GLOBALS: dict[str, Any] = {"only_if": ONLY_IF, "progress": progress, "episode_id": episode_id, "scanner_id": scanner_id}
+_GLOBALS: dict[str, Any] = {"only_if": ONLY_IF, "episode_id": episode_id, "scanner_id": scanner_id}
 _GLOBALS |= {
     "glyphs": GLYPHS,
     "state_colours": COLOURS,
@@ -165,23 +165,6 @@ def _reader(request: Request) -> str:
     return caller.name if caller is not None and request.app.state.keeper.login else ""
 
 
-@router.get("/")
-async def clusters(request: Request) -> Response:
-    """All clusters, or the only one."""
-    admitted: tuple[str, ...] = request.state.clusters
-    if len(admitted) == 1:
-        return RedirectResponse(f"/c/{quote(admitted[0], safe='')}")
-    found = [overview_of(await views_of(request).known(name).status()) for name in admitted]
-    return render(request, "clusters.html", "Clusters", overviews=found)
-
-
-@router.get("/c/{cluster}")
-async def now(request: Request, cluster: str) -> Response:
-    """Is it safe, who is waited for, what is under way, who waits."""
-    status = await views_of(request).known(cluster).status()
-    return render(request, "now.html", "Now", cluster=cluster, overview=overview_of(status), scanner=status.scanner, every=EVERY)
-
-
 @router.get("/c/{cluster}/fleet")
 async def fleet(request: Request, cluster: str, by: str = POOL) -> Response:
     """The same for the eye."""
@@ -230,8 +213,3 @@ async def record(request: Request, cluster: str, name: str) -> Response:
         standing=standing,
         unrepaired=[(each, would_have(each)) for each in reversed(found.spells)],
     )
-
-
-def visible(overview: Overview) -> Overview:
-    """Without what changes by itself: a page is not drawn anew for the time of day."""
-    return replace(overview, at=datetime.min)  # noqa: DTZ901 - no moment at all

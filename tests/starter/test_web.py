@@ -34,7 +34,7 @@ from starter.handles.history import EndedEpisode, EndedEpisodes, EpisodeRecord
 from starter.handles.observations import SpellsThen
 from starter.handles.status import ClusterStatus, PreservedNodes
 from starter.web import views
-from starter.web.overview import overview_of
+from starter.web.now import overview_of
 from starter.web.views import Views
 from tests.patience import PATIENCE
 from tests.starter.builders import CHECK, check, episode, proof, report, result, row, scanner, status

@@ -17,7 +17,7 @@ from policy.episode.messages import Outcome
 from simulator.client import PatchType
 from simulator.objects import name_of
 from simulator.resources import NODES
-from starter.web.overview import overview_of
+from starter.web.now import overview_of
 from starter.web.views import Views
 from tests.system.fixtures import MakeSystem
 from tests.system.harness import System

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from policy.episode.messages import EpisodeStatus, Kind, Outcome, Phase
-from starter.web.overview import Proof, progress
+from starter.web.now import Proof, progress
 from tests.starter.builders import NOW, ago, episode, proof, result
 
 POWER = "power-management"

@@ -38,7 +38,7 @@ from starter.output.explanation import NodeExplanation, conclusion, covers, scan
 from starter.output.record_table import END, moments_of
 from starter.web import api
 from starter.web.api import asked_moment
-from starter.web.overview import overview_of
+from starter.web.now import overview_of
 from starter.web.pages import EVERY, render, templates
 from starter.web.views import Views, explained, views_of
 

@@ -1,12 +1,17 @@
-"""The questions of the night, answered from one status: is it safe, does it need a person, what is done, who waits for what."""
+"""The questions of the night, answered from one status: is it safe, does it need a person, what is done, who waits for what. The
+page of one cluster shows them all (`templates/now.html`), that of all clusters a line of each."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from statistics import median
+from urllib.parse import quote
+
+from fastapi import APIRouter, Request
+from fastapi.responses import RedirectResponse, Response
 
 from policy.checks.verdicts import Health
 from policy.episode import gate
@@ -25,6 +30,8 @@ from starter import wording
 from starter.handles.episodes import SilentEpisode
 from starter.handles.status import ClusterStatus
 from starter.output.status_table import sickest_first
+from starter.web.pages import EVERY, render
+from starter.web.views import views_of
 from workflows.kit.messages import ScannerStatus
 
 
@@ -303,3 +310,29 @@ def _usual(ended: Sequence[EpisodeResult]) -> timedelta | None:
     """The median of the last repairs, waiting and all."""
     took = [(each.ended - each.started).total_seconds() for each in ended if each.outcome in REPAIRED]
     return timedelta(seconds=round(median(took))) if len(took) >= ENOUGH else None
+
+
+router = APIRouter(include_in_schema=False)
+
+
+@router.get("/")
+async def clusters(request: Request) -> Response:
+    """All clusters, or the only one."""
+    admitted: tuple[str, ...] = request.state.clusters
+    if len(admitted) == 1:
+        return RedirectResponse(f"/c/{quote(admitted[0], safe='')}")
+    found = [overview_of(await views_of(request).known(name).status()) for name in admitted]
+    return render(request, "clusters.html", "Clusters", overviews=found)
+
+
+@router.get("/c/{cluster}")
+async def now(request: Request, cluster: str) -> Response:
+    """Is it safe, who is waited for, what is under way, who waits."""
+    status = await views_of(request).known(cluster).status()
+    overview, scanner = overview_of(status), status.scanner
+    return render(request, "now.html", "Now", cluster=cluster, overview=overview, scanner=scanner, progress=progress, every=EVERY)
+
+
+def visible(overview: Overview) -> Overview:
+    """Without what changes by itself: a page is not drawn anew for the time of day."""
+    return replace(overview, at=datetime.min)  # noqa: DTZ901 - no moment at all

@@ -20,7 +20,7 @@ from starter.handles.episodes import NodeEpisodes
 from starter.handles.history import EndedEpisode
 from starter.output.cluster_moment import zoned
 from starter.output.explanation import NodeExplanation
-from starter.web.nodes import NodeSeen, NodeTimeline, asked_moment, covers, headline_of
+from starter.web.node import NodeSeen, NodeTimeline, asked_moment, covers, headline_of
 from starter.web.views import Views
 from tests.starter.builders import episode, row
 from tests.starter.test_web import CLUSTER, ScriptedWarden, text
