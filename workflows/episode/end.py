@@ -14,6 +14,7 @@ from policy.episode.events import EventReason
 from policy.episode.messages import REPAIRED, EpisodeResult, Kind, Outcome, Phase
 from workflows.episode.episode import Episode
 from workflows.episode.node_writes import NodeWriter
+from workflows.episode.permit import give_back_permit
 from workflows.episode.state import End
 
 
@@ -59,7 +60,7 @@ async def close(
     if episode.state.kind is not Kind.PRESERVATION or episode.state.permit or episode.state.queued:  # most never asked for one
         power = {"powered_on_at": powered_on_at, "powered_off_at": powered_off_at}
         why = {"outcome": end.outcome.value, "problem": end.message, "missing": end.missing}
-        gives_back.append(episode.give_back_permit(**why, **power))
+        gives_back.append(give_back_permit(episode, **why, **power))
     await asyncio.gather(*reversed(gives_back))
     episode.count_end(end.outcome, ended)
     return EpisodeResult(

@@ -1,7 +1,7 @@
-"""What every kind of episode has: its record, its phase as people see it, people's words to it, its permit, its waits.
+"""What every kind of episode has: its record, its phase as people see it, people's commands to it, its waits.
 
 The story of a kind (`workflows/fencing/story.py`) owns one `Episode` and tells it what it does; nothing here decides what to do
-next. Its neighbour `workflows/scanner/story.py` is the other end of the permit.
+next. How it comes by a permit is `permit.py`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ from datetime import datetime, timedelta
 from typing import Any, NoReturn, TypeVar
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, ApplicationError, FailureError
+from temporalio.exceptions import ActivityError
 
 from activities.contracts import metrics, search_attributes
-from activities.contracts.episodes import AskPermit, EpisodeActivities
 from activities.contracts.target import ActRequest, LookResult, PublishedEvent, ReleaseRequest, RestoreRequest, Target
-from activities.errors import ErrorType, error_message, error_type
+from activities.errors import ErrorType, error_type
 from policy.episode import phases
 from policy.episode.events import EventReason
 from policy.episode.messages import (
@@ -27,17 +26,14 @@ from policy.episode.messages import (
     Acknowledgement,
     EpisodeStatus,
     Need,
-    NeedKind,
     Outcome,
     Phase,
     Pinned,
     Reading,
     RecordEntry,
     SeenNode,
-    scanner_id,
 )
 from policy.episode.node_action import CIRCUIT_BREAKER, VERIFIED, SealedCommand, one_line
-from policy.episode.permits import PermitAnswer, PermitDecision, PermitRequest, Release
 from policy.fence.config import FenceStep
 from policy.fence.device_check import devices_of
 from policy.fence.plan import FencingPlan, PowerDevice, sealed_anew
@@ -54,7 +50,6 @@ from workflows.kit.interrupts import failure_line, is_unclear
 from workflows.kit.messages import AbortRequest, HoldEpisodeRequest, OperatorCommand, PersonRequest, ResumeRequest
 
 MAXIMUM_RECORD = 500
-ASK_AGAIN_MAXIMUM = timedelta(minutes=10)
 
 Request = TypeVar("Request")
 Publishing = TypeVar("Publishing", ActRequest, ReleaseRequest, RestoreRequest)
@@ -497,6 +492,12 @@ class Episode:
         self.state.problem, self.state.question, self.state.path_asked = problem, self.state.question + 1, path
         self.state.resumed, self.state.path_command = None, None if path else self.state.path_command
 
+    @property
+    def was_answered(self) -> bool:
+        """Whether it waits for a person, and one has it go on."""
+        asked = self.state.phase is Phase.NEEDS_HUMAN
+        return asked and (self.state.resumed is not None or self.state.acknowledgement is not None)
+
     def take_return_path(self, request: PersonRequest) -> str:
         """A person has what is left cut given back."""
         self.state.path_command = request
@@ -680,96 +681,3 @@ class Episode:
         """Wait out an act that may still be in flight (S34). Nothing ends this early."""
         if duration > timedelta(0):
             await self.pause(duration, "waits out an act that may still be in flight")
-
-    # The permit -----------------------------------------------------------------------------------------------------
-
-    def permit_request(self, need: Need) -> PermitRequest:
-        """What the scanner is asked for, once the target is pinned. What is not known of it is what guards it best (S15)."""
-        pinned, seen = self.target.pinned, self.state.last_seen
-        return PermitRequest(
-            node=self.state.node,
-            workflow_id=workflow.info().workflow_id,
-            incident=self.state.incident,
-            kind=self.state.kind,
-            reason=need.reason,
-            provider_id=pinned.provider_id,
-            zone=pinned.zone,
-            control_plane=self.state.control_plane is not False,
-            node_uid=pinned.uid,
-            owner=self.state.owner,
-            removes=self.state.removes,
-            ready=seen is None or seen.ready,
-            by_person=need.kind is NeedKind.PERSON or self.was_answered,
-            override=CIRCUIT_BREAKER if self.state.override is not None else "",
-        )
-
-    @property
-    def was_answered(self) -> bool:
-        """Whether it waits for a person, and one has it go on."""
-        asked = self.state.phase is Phase.NEEDS_HUMAN
-        return asked and (self.state.resumed is not None or self.state.acknowledgement is not None)
-
-    async def obtain_permit(self, request: PermitRequest, *, phase: Phase = Phase.QUEUED, gone: Callable[[], str] = str) -> str:
-        """Ask the scanner for leave and wait in its queue. Returns "" once granted, else the refusal in a sentence.
-
-        phase: as people see the episode meanwhile. gone: why the permit is not wanted any more, "" while it is.
-        """
-        self.enter(phase=phase, doing="asks the scanner for a permit")
-        pause = timedelta(minutes=1)
-        while True:
-            answer = await self._ask(request)
-            self.state.queued = answer.reason if answer.decision is PermitDecision.QUEUED else ""
-            if answer.decision is PermitDecision.REFUSED:
-                return answer.reason
-            if answer.decision is PermitDecision.GRANTED:
-                self.state.permit = True
-            if not self.state.permit and self.state.abort_asked is None:
-                self.enter(doing=f"waits for a permit: {answer.reason}")
-                await self.rest(pause, "waits for a permit")
-                pause = min(pause * 2, ASK_AGAIN_MAXIMUM)
-            if self.state.permit:
-                self.state.queued = ""
-                if request.override:
-                    text = f"an open circuit breaker does not stop this episode: overridden by {self.overridden_by}"
-                    self.note("override", request.override, text)
-                    overridden = EventReason.CIRCUIT_BREAKER_OVERRIDDEN
-                    self.publisher.add_event(PublishedEvent(reason=overridden, message=text, warning=True))
-                return ""
-            if self.state.abort_asked is not None:
-                return "aborted while it waited for a permit"
-            if reason := gone():
-                return reason
-
-    async def _ask(self, request: PermitRequest) -> PermitAnswer:
-        """Ask once. Asking again keeps the place in the queue, and finds a scanner that has forgotten us."""
-        try:
-            answer: PermitAnswer = await options.execute(
-                EpisodeActivities.request_permit,
-                AskPermit(cluster=self.state.cluster, permit=request),
-                options.temporal_call(),
-                f"asks for a permit to disrupt {self.state.node}",
-            )
-        except ActivityError as error:
-            answer = PermitAnswer(decision=PermitDecision.REFUSED, reason=error_message(error))
-        self.note("permit", answer.decision.value, answer.reason, rule=answer.rule)
-        self.state.holder = answer.holder or self.state.holder
-        return answer
-
-    async def give_back_permit(self, **known: Any) -> None:
-        """Signal the scanner, also that it waits for none any more; a failed signal is only logged, since the scanner also
-        describes its holders. known: fields of Release, beside those that the state has."""
-        self.state.permit, self.state.queued = False, ""
-        release = Release(
-            node=self.state.node,
-            incident=self.state.incident,
-            cause=self.state.cause,
-            workloads=self.state.workloads,
-            node_uid=self.state.pinned.uid if self.state.pinned else "",
-            vetoed_until=self.state.vetoed_until,
-            **known,
-        )
-        scanner = workflow.get_external_workflow_handle(scanner_id(self.state.cluster))
-        try:
-            await scanner.signal("release", release)
-        except (ApplicationError, FailureError) as error:
-            workflow.logger.warning("the scanner did not hear of the release: %s", error)

@@ -34,6 +34,7 @@ from policy.episode.messages import Need, NeedKind, Outcome, Phase
 from policy.fence.config import FenceStep
 from policy.values.object_refs import ObjectRef
 from workflows.episode.episode import Episode
+from workflows.episode.permit import give_back_permit
 from workflows.episode.state import FencingProgress
 from workflows.episode.tries import Patience
 from workflows.kit import options
@@ -157,7 +158,7 @@ class NodeWriter:
         self._episode.enter(phase=Phase.NEEDS_HUMAN, doing="needs a person")
         self.send_event(EventReason.NEEDS_HUMAN, "; ".join(filter(None, (problem, self._episode.advice))))
         self._episode.publish()
-        await self._episode.give_back_permit(parked=True, problem=problem)
+        await give_back_permit(self._episode, parked=True, problem=problem)
 
     def send_event(self, reason: EventReason, message: str, *, warning: bool = False, outcome: str = "") -> None:
         """An Event on the Node, for people with kubectl; telling never blocks or fails an episode. warning: also where the reason

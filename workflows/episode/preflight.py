@@ -32,6 +32,7 @@ from policy.fence.plan import FencingPlan
 from policy.fence.power import PowerAct
 from policy.remediation.ladder import DEFAULT_TIMEOUT, lease_duration
 from workflows.episode.episode import Episode
+from workflows.episode.permit import give_back_permit, obtain_permit, permit_request
 from workflows.episode.state import FencingProgress, Undertaking
 from workflows.kit import options
 from workflows.kit.interrupts import (
@@ -171,7 +172,7 @@ class Preflight:
                 fencing.held_since = workflow.now()
             if self._episode.state.permit and self._idle():
                 given_back = True
-                await self._episode.give_back_permit(held=True)
+                await give_back_permit(self._episode, held=True)
             await self._episode.rest(None, "held by a person")
 
     async def before_destruction(
@@ -265,7 +266,7 @@ class Preflight:
         with episode.undertaking(MODE) as resting:
             episode.enter(doing=f"{MAY_NOT_ACT}: {reason}")
             if episode.state.permit:
-                await episode.give_back_permit(held=True)
+                await give_back_permit(episode, held=True)
             began = workflow.now()
             await episode.rest(MODE_AGAIN, "until its mode is raised, or the node is well")
             await self.before_others_act()
@@ -292,8 +293,8 @@ class Preflight:
             passed = passed and self.need.kind is not NeedKind.PERSON
             return self._gone() or ("its time is over" if late else "the node may need it no more" if passed else "")
 
-        request, phase = self._episode.permit_request(self.need), self._episode.state.phase
-        await self._episode.obtain_permit(request, phase=phase, gone=why_not_wait)
+        request, phase = permit_request(self._episode, self.need), self._episode.state.phase
+        await obtain_permit(self._episode, request, phase=phase, gone=why_not_wait)
 
     async def before_restoring(self, licenses: PowerAct, write: LookAndWrite | None = None) -> Licence:
         """Same machine? Only what identifies the device counts: a vanished Node object strands no machine that is off (S9).

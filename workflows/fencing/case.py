@@ -17,6 +17,7 @@ from policy.episode.proofs import restart_proven, same_machine
 from policy.fence.plan import FencingPlan
 from workflows.episode.episode import Episode
 from workflows.episode.node_writes import Adoption, NodeWriter, RequestAnswers
+from workflows.episode.permit import permit_request
 from workflows.episode.preflight import Preflight
 from workflows.episode.state import FencingProgress
 from workflows.episode.tries import Tries
@@ -203,7 +204,7 @@ class Case:
 
     def permit_request(self) -> PermitRequest:
         """What the scanner is asked for, at the beginning and after a person's word."""
-        return self.episode.permit_request(self.need)
+        return permit_request(self.episode, self.need)
 
 
 def open_case(episode: Episode, progress: FencingProgress, *, configured: Configured | None = None) -> Case:

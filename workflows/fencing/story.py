@@ -31,6 +31,7 @@ from policy.objects.marks import NOTHING_ADDED
 from workflows.episode.end import close, not_begun, refusal
 from workflows.episode.episode import Episode
 from workflows.episode.node_writes import note_unseen_cuts
+from workflows.episode.permit import obtain_permit
 from workflows.episode.preflight import FIRST_PAUSE, LONGEST_PAUSE
 from workflows.episode.state import End, EpisodeState, FencingProgress, PowerProgress, StepProgress, Turn
 from workflows.fencing.case import Case, open_case
@@ -302,7 +303,7 @@ class FencingStory:
         try:
             await case.tries.carry_out(FenceStep.ISOLATION, case.adoption.take_over)
             if not self.episode.state.permit and acts:
-                refused = await self.episode.obtain_permit(case.permit_request())
+                refused = await obtain_permit(self.episode, case.permit_request())
                 if refused:
                     return not_begun(self.episode, refused)
                 await case.see_which_boot()
@@ -566,7 +567,7 @@ class FencingStory:
             if answer is not None and not episode.is_held:
                 if case.only_restoring_is_left:
                     break  # a circuit breaker holds up nothing that restores (S17)
-                refused = await episode.obtain_permit(case.permit_request())
+                refused = await obtain_permit(episode, case.permit_request())
                 if not refused and await self._stands(answer.by, problem):
                     break
                 if not refused:

@@ -25,6 +25,7 @@ from policy.fence.plan import isolation_plan
 from policy.preservation.machine_snapshot import Isolation
 from workflows.episode.episode import Episode
 from workflows.episode.node_writes import NodeWriter, note_unseen_cuts
+from workflows.episode.permit import give_back_permit, obtain_permit, permit_request
 from workflows.episode.preflight import Preflight
 from workflows.episode.state import CuttingOffProgress
 from workflows.episode.tries import Tries
@@ -162,9 +163,9 @@ class KeptMachineIsolation:
 
     async def _obtain_permit(self) -> None:
         """To be cut off disrupts what still runs there: the scanner lets so many at once (S14)."""
-        request = self._episode.permit_request(NEED)
+        request = permit_request(self._episode, NEED)
         phase = self._episode.state.phase  # it is kept all the while, and is to be seen so
-        refused = await self._episode.obtain_permit(request, phase=phase, gone=self._objection)
+        refused = await obtain_permit(self._episode, request, phase=phase, gone=self._objection)
         if refused:
             if reason := self._objection():
                 raise NeedGone(reason)
@@ -202,7 +203,7 @@ class KeptMachineIsolation:
     async def _leave(self) -> None:
         """No permit, and no lease of the node, while nothing is done to it."""
         if self._episode.state.permit or self._episode.state.queued:
-            await self._episode.give_back_permit(outcome=Outcome.RELEASED.value)
+            await give_back_permit(self._episode, outcome=Outcome.RELEASED.value)
         if self._known.marked:
             await self._node_writer.release_node_lease()
 

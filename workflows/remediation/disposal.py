@@ -20,6 +20,7 @@ from policy.episode.permits import PermitRequest
 from workflows.episode.end import close
 from workflows.episode.episode import Episode
 from workflows.episode.node_writes import UNMARK_PAUSE, NodeWriter
+from workflows.episode.permit import give_back_permit, obtain_permit
 from workflows.episode.state import End, GivingUpProgress, PreservationHistory
 from workflows.kit import options
 from workflows.kit.continuation import NewHistory
@@ -122,7 +123,8 @@ class GivingUpStory:
         """A deletion disrupts as a fencing does: the scanner lets so many at once (S14). Refused, it is asked again later."""
         request = self._request
         while not self.episode.state.permit:
-            refused = await self.episode.obtain_permit(
+            refused = await obtain_permit(
+                self.episode,
                 PermitRequest(
                     node=request.node,
                     workflow_id=workflow.info().workflow_id,
@@ -132,7 +134,7 @@ class GivingUpStory:
                     node_uid=self._kept.node_uid,
                     ready=False,
                     by_person=self.episode.was_answered,
-                )
+                ),
             )
             if not refused:
                 break
@@ -186,7 +188,7 @@ class GivingUpStory:
         """A person keeps it after all: what was asked for before the deletion wins (S27). A preservation needs no permit. What a
         health check has called failed is so until its Node is well: it would else be given back what it was cut off from."""
         request, episode, kept, why = self._request, self.episode, self._kept, found.kept
-        await episode.give_back_permit(outcome=Outcome.RELEASED.value, problem=why)
+        await give_back_permit(episode, outcome=Outcome.RELEASED.value, problem=why)
         episode.note("hand-over", "back", why)
         kept.giving_up, kept.drained, kept.shown = None, None, None
         kept.unhealthy = "" if found.well else kept.unhealthy

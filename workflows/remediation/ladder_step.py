@@ -36,6 +36,7 @@ from policy.remediation.memory import LastRemediation, written_memory
 from policy.values.times import format_duration
 from workflows.episode.episode import Episode
 from workflows.episode.node_writes import NodeWriter
+from workflows.episode.permit import permit_request
 from workflows.episode.preflight import Preflight, Seeing, seen_with
 from workflows.episode.state import End, LadderProgress, StepProgress
 from workflows.kit import options
@@ -97,7 +98,7 @@ class RemediationTarget:
 
     def permit_request(self) -> PermitRequest:
         """What the scanner is asked for."""
-        return self.episode.permit_request(self.pin.need)
+        return permit_request(self.episode, self.pin.need)
 
     async def act(
         self,

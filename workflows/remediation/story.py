@@ -28,6 +28,7 @@ from policy.remediation.ladder import keeping, next_step, removes, timed_out
 from workflows.episode.end import close, not_begun, refusal
 from workflows.episode.episode import Episode
 from workflows.episode.node_writes import UNMARK_PAUSE, Adoption, NodeWriter
+from workflows.episode.permit import obtain_permit
 from workflows.episode.preflight import FIRST_PAUSE, LICENCE_PATIENCE, LONGEST_PAUSE, Preflight
 from workflows.episode.state import End, LadderProgress, StepProgress
 from workflows.episode.tries import Patience
@@ -261,7 +262,7 @@ class RemediationStory:
     async def _get_leave(self) -> str:
         """The permit, and the mark on the Node."""
         if not self.episode.state.permit:
-            refused = await self.episode.obtain_permit(self.target.permit_request())
+            refused = await obtain_permit(self.episode, self.target.permit_request())
             if refused:
                 return refused
         self.episode.enter(phase=Phase.NEW, doing="marks the node as ours")
