@@ -461,6 +461,21 @@ async def test_stop_gives_the_lease_back(env: WorkflowEnvironment) -> None:
         assert (result.stopped_by, world.released) == ("ada (identity not verified)", 1)
 
 
+async def test_s35_a_scanner_that_is_cancelled_while_it_stops_gives_the_lease_back(env: WorkflowEnvironment) -> None:
+    """S38: an episode still waits for its answer. The person who stopped it is still named."""
+    world = ScriptedCluster(report(lease=ClusterLease(held=False, holder="another deployment")))
+    async with scanning(env, world) as scan:
+        await scan.until(lambda status: status.scans >= 1)
+        polls = len(world.requests)
+        asked = asyncio.create_task(scan.ask("node-1"))
+        await eventually(env, lambda: len(world.requests) > polls)
+        await scan.handle.execute_update(HealthScanner.stop, StopRequest(who="ada", reason="maintenance"))
+        await scan.handle.cancel()
+        result = await scan.handle.result()
+        assert (result.stopped_by, world.released) == ("ada (identity not verified)", 1)
+        assert (await asked).decision is PermitDecision.REFUSED
+
+
 @pytest.mark.timeout(240)
 async def test_scans_that_are_answered_at_once_over_and_over_are_followed_by_a_pause(env: WorkflowEnvironment) -> None:
     """Of two workers whose views differ each would answer at once what the other one has told, and fill history after history."""

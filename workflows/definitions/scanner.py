@@ -8,7 +8,7 @@ Handlers only check, and have verified who speaks; the story answers episodes, `
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
@@ -64,18 +64,12 @@ class HealthScanner:
         workflow.upsert_search_attributes(
             [search_attributes.CLUSTER.value_set(request.cluster), search_attributes.KIND.value_set("HealthScanner")]
         )
-        scanning = asyncio.create_task(self._story.run())
-        try:
-            await asyncio.shield(scanning)
-        except asyncio.CancelledError:
-            self._commands.take_stop(StopRequest(who="Temporal", reason="the workflow was cancelled"))
-            await scanning
-        await workflow.wait_condition(workflow.all_handlers_finished)
+        await self._finish(self._scan_and_answer_all())
         if (stop := self._underway.stop) is None:
             # Else the next history would have the memo that this one began with: pauses and rules of modes that were set since
             # would be lost with the scanner (S44, S52).
             continuation.go_on(self._carried(), memo={**workflow.memo(), TOOK_OVER_MEMO: workflow.info().run_id})
-        await self._story.give_back_lease()
+        await self._finish(self._story.give_back_lease())
         return ScannerResult(
             cluster=request.cluster,
             stopped_by=stop.by,
@@ -83,6 +77,21 @@ class HealthScanner:
             scans=self._state.scans,
             opened=self._state.opened,
         )
+
+    async def _scan_and_answer_all(self) -> None:
+        await self._story.run()
+        await workflow.wait_condition(workflow.all_handlers_finished)
+
+    async def _finish(self, work: Coroutine[Any, Any, None]) -> None:
+        """To its end, however late a cancellation comes: it is a stop, and no scanner that was stopped keeps the Lease (S35)."""
+        task = asyncio.create_task(work)
+        while not task.done():
+            try:
+                await asyncio.shield(task)
+            except asyncio.CancelledError:
+                if self._underway.stop is None:
+                    self._commands.take_stop(StopRequest(who="Temporal", reason="the workflow was cancelled"))
+        task.result()
 
     def _check_identity(self, request: ScannerInput) -> None:
         expected = scanner_id(request.cluster)
