@@ -38,6 +38,7 @@ def spell(node: str) -> Spell:
 FULL = ScannerState(
     started=NOW,
     holder="us",
+    build="0.1.0",
     permits={"z": line("z"), "a": line("a")},
     queue=[PermitRequest(node="y", workflow_id="w", incident="j"), PermitRequest(node="b", workflow_id="w", incident="h")],
     held_off={"c": Backoff(node="c", reason="aborted by ada")},
