@@ -11,6 +11,7 @@ from policy.episode.messages import EpisodeResult, Kind, PreservationUpdate
 from policy.episode.node_action import CIRCUIT_BREAKER, DEVICE_READS_ON, Verb, override_problem
 from policy.history.spells import OBSERVATION, ObservationRecord
 from policy.values.times import format_duration, written
+from workflows.episode import commands
 from workflows.episode.attestation import refused, require_name_and_reason
 from workflows.episode.episode_workflow import NOT_ATTESTED, EpisodeWorkflow, opened
 from workflows.episode.state import FencingHistory, PreservationHistory, PublisherState, RemediationHistory
@@ -68,7 +69,7 @@ class Fencing(EpisodeWorkflow):
         request = await self._verified(Verb.ACK_OFF, request, self._check_acknowledge_off, **said)
         if CIRCUIT_BREAKER in request.override and request.sealed is None:
             raise refused(NOT_ATTESTED)
-        return self.episode.take_acknowledgement(request)
+        return commands.take_acknowledgement(self.episode, request)
 
     @acknowledge_off.validator
     def _check_acknowledge_off(self, request: AcknowledgeRequest) -> None:

@@ -1,7 +1,7 @@
-"""What every kind of episode has: its record, its phase as people see it, people's commands to it, its waits.
+"""What every kind of episode has: its record, its phase as people see it, its waits.
 
 The story of a kind (`workflows/fencing/story.py`) owns one `Episode` and tells it what it does; nothing here decides what to do
-next. How it comes by a permit is `permit.py`.
+next. How it comes by a permit is `permit.py`, what people command it `commands.py`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from policy.episode import phases
 from policy.episode.events import EventReason
 from policy.episode.messages import (
     REPAIRED,
-    Acknowledgement,
     EpisodeStatus,
     Need,
     Outcome,
@@ -33,7 +32,7 @@ from policy.episode.messages import (
     RecordEntry,
     SeenNode,
 )
-from policy.episode.node_action import CIRCUIT_BREAKER, VERIFIED, SealedCommand, one_line
+from policy.episode.node_action import VERIFIED, one_line
 from policy.fence.config import FenceStep
 from policy.fence.device_check import devices_of
 from policy.fence.plan import FencingPlan, PowerDevice, sealed_anew
@@ -47,7 +46,7 @@ from workflows.episode.state import EpisodeState, Rest, Undertaking
 from workflows.kit import continuation, options
 from workflows.kit.continuation import NewHistory
 from workflows.kit.interrupts import failure_line, is_unclear
-from workflows.kit.messages import AbortRequest, HoldEpisodeRequest, OperatorCommand, PersonRequest, ResumeRequest
+from workflows.kit.messages import HoldEpisodeRequest
 
 MAXIMUM_RECORD = 500
 
@@ -372,7 +371,7 @@ class Episode:
             lines.append(f"* **problem: {self.state.problem}**")
         workflow.set_current_details("\n".join(map(without_calls, lines)))  # it is shown as Markdown (S50)
 
-    # What people and the scanner say --------------------------------------------------------------------------------
+    # What it is asked and answered ----------------------------------------------------------------------------------
 
     def node_changed(self, seen: SeenNode) -> None:
         """The scanner's signal. A level: the latest is all that counts. It is a hint, and proves nothing: anybody who can signal
@@ -393,47 +392,6 @@ class Episode:
             f"{given.by} saw boot {self.state.acknowledged_boot} off, and the node shows {seen.boot_id}",
         )
 
-    def take_abort(self, request: AbortRequest) -> str:
-        """A person stops the episode. Said again it may add `power_on`, and takes nothing back; nor does a cancellation."""
-        former = self.state.abort_asked
-        self.state.abort_asked = replace(former, power_on=former.power_on or request.power_on) if former is not None else request
-        self.state.aborts += 1
-        power_on = ", power on" if request.power_on else ""
-        self.note("abort", "asked", f"by {request.by}: {request.reason}{power_on}", who=request.by)
-        answer = f"abort of incident {self.state.incident} noted"
-        for each in self.state.holds:
-            if former is None and each.owner != request.owner:
-                self.note("hold", "ended", f"{each}; by {request.by}", who=request.by)
-                answer += f"; it ends the hold of another person: {each}"
-        self._take_command()
-        return answer
-
-    def take_acknowledgement(self, request: OperatorCommand) -> str:
-        """A person vouches that the machine is off (S8)."""
-        self.state.acknowledgement = Acknowledgement(
-            who=request.who,
-            verified=request.verified,
-            speaker=request.speaker,
-            sealed=request.sealed,
-            why=request.reason,
-            at=workflow.now(),
-            despite="".join(f", although {each.endpoint} says on" for each in self.devices_on),
-        )
-        seen = self.state.last_seen
-        self.state.acknowledged_boot = (seen.boot_id if seen is not None else "") or (
-            self.state.pinned.boot_id if self.state.pinned else ""
-        )
-        self.take_override(request.sealed)
-        vouched = f"by {request.by}: {request.reason}{self.state.acknowledgement.despite}"
-        self.note("acknowledge-off", "given", vouched, who=request.by)
-        self._take_command()
-        return f"off of {self.state.node} acknowledged by {request.by}"
-
-    def take_override(self, sealed: SealedCommand | None) -> None:
-        """A person's word, which may override a circuit breaker for this episode."""
-        if sealed is not None and CIRCUIT_BREAKER in sealed.spec.override:
-            self.state.override = sealed
-
     @property
     def overridden_by(self) -> str:
         """Who overrides a circuit breaker for it, and why; "" where none is overridden."""
@@ -442,50 +400,6 @@ class Episode:
             if self.state.override is not None
             else ""
         )
-
-    def take_hold(self, request: HoldEpisodeRequest) -> str:
-        """Nothing destructive until `resume`. It replaces an earlier hold of the same person, and no other one."""
-        others = tuple(each for each in self.state.holds if each.owner != request.owner)
-        self.state.holds, self.state.question = (*others, request), self.state.question + 1
-        self.note("hold", "asked", f"by {request.by}: {request.reason}", who=request.by)
-        self._take_command()
-        beside = "".join(f"; it is also {each}" for each in others)
-        ends = f"`nodewarden resume {self.state.node} --question {self.state.question}` ends it"
-        return f"incident {self.state.incident} is held before its next destructive act: {ends}{beside}"
-
-    def ended_by(self, request: ResumeRequest) -> tuple[HoldEpisodeRequest, ...]:
-        """Which holds a person ends: their own, or by name that of another person. Raises ValueError where there is none."""
-        found = tuple(
-            each for each in self.state.holds if (each.belongs_to(request.of) if request.of else each.owner == request.owner)
-        )
-        if not found and (self.is_held or request.of):
-            command = f"`nodewarden resume {self.state.node} --question {self.state.question} --of NAME` ends that of NAME"
-            stands = f"it is {self.held_by}; {command}" if self.state.holds else "it is not held"
-            raise ValueError(f"resume: expected a hold of {request.of or request.owner}, and there is none: {stands}")
-        return found
-
-    def take_resume(self, request: ResumeRequest) -> str:
-        """End a hold, or let a parked episode try again; a word for off that has not been used yet is taken back."""
-        ended = self.ended_by(request)
-        self.state.holds = tuple(each for each in self.state.holds if each not in ended)
-        self.note("resume", "asked", f"by {request.by}: {request.reason}", who=request.by)
-        for each in ended:
-            if each.owner != request.owner:
-                self.note("hold", "ended", f"{each}; by {request.by}", who=request.by)
-        self._take_command()
-        if self.is_held:
-            return f"incident {self.state.incident} is still {self.held_by}; you have ended: {'; '.join(map(str, ended))}"
-        taken_back = ""
-        if (acknowledgement := self.state.acknowledgement) is not None:
-            self.state.acknowledgement = None
-            taken = f"the acknowledgement by {acknowledgement.by}; by {request.by}: {request.reason}"
-            self.note("acknowledge-off", "taken back", taken, who=request.by)
-            taken_back = f"; the acknowledgement by {acknowledgement.by} that the machine is off is taken back"
-        self.state.resumed = request
-        asks = self.state.phase is Phase.NEEDS_HUMAN
-        if asks and self.insists:
-            return f"incident {self.state.incident} tries again what has failed{taken_back}"
-        return f"incident {self.state.incident} goes on{' as soon as the scanner gives it a permit' if asks else ''}{taken_back}"
 
     def ask(self, problem: str, path: str) -> None:
         """A person is asked a new question: earlier answers do not count for it. path: see `EpisodeState.path_asked`."""
@@ -497,17 +411,6 @@ class Episode:
         """Whether it waits for a person, and one has it go on."""
         asked = self.state.phase is Phase.NEEDS_HUMAN
         return asked and (self.state.resumed is not None or self.state.acknowledgement is not None)
-
-    def take_return_path(self, request: PersonRequest) -> str:
-        """A person has what is left cut given back."""
-        self.state.path_command = request
-        self.note("return-path", "asked", f"by {request.by}: {request.reason}", who=request.by)
-        self._take_command()
-        return f"{self.state.path_asked} is given back"
-
-    def _take_command(self) -> None:
-        self.state.commands_given += 1
-        self.wake()
 
     def wake(self) -> None:
         """Something was said to the story itself: a rest ends, and it looks again."""

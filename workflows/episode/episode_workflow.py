@@ -2,7 +2,7 @@
 
 It begins with a request, or with the state that an earlier history has left; a cancellation is an abort; where the story
 leaves its history the next one is given the whole state. Handlers only check, have verified who speaks (`attestation.py`), and
-store (`episode.py`); the story acts. An update that is refused at once leaves no trace in history.
+store (`commands.py`); the story acts. An update that is refused at once leaves no trace in history.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
 from policy.episode.advice import advice, ways
-from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Outcome, Phase, RecordEntry, SeenNode, episode_id
+from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Outcome, RecordEntry, SeenNode, episode_id
 from policy.episode.node_action import CIRCUIT_BREAKER, AcceptedCommand, NodeActionSpec, Verb, one_line, override_problem
+from workflows.episode import commands
 from workflows.episode.attestation import (
     Command,
     name_or_reason_problem,
@@ -84,7 +85,7 @@ class EpisodeWorkflow:
                 if kept := self.only_a_person_ends():
                     self.episode.note("cancel", "refused", kept)
                 else:
-                    self.episode.take_abort(AbortRequest(who="Temporal", reason="the workflow was cancelled"))
+                    commands.take_abort(self.episode, AbortRequest(who="Temporal", reason="the workflow was cancelled"))
         result = task.result()
         if isinstance(result, EpisodeResult):
             return result
@@ -129,9 +130,9 @@ class EpisodeWorkflow:
             self.episode.note("request", "asked", f"by {command.by}: {command.reason}", who=command.by)
         if CIRCUIT_BREAKER in spec.override and command.sealed is None:
             return NOT_ATTESTED
-        self.episode.take_override(command.sealed)
+        commands.take_override(self.episode, command.sealed)
         if spec.action is Verb.ACK_OFF:
-            self.episode.take_acknowledgement(command)
+            commands.take_acknowledgement(self.episode, command)
         return ""
 
     async def _run_and_answer_all(self, story: Story, request: History) -> EpisodeResult | NewHistory:
@@ -189,56 +190,24 @@ class EpisodeWorkflow:
 
     def consequences(self) -> dict[Verb, str]:
         """Every verb that this kind of episode has, and what comes of it."""
-        holds = f"held by {' and '.join(self.episode.owners)}" if self.episode.owners else ""
-        own_or_named = f"ends a hold, your own or by name that of another person ({holds}); the last one lets it go on"
-        return {
-            Verb.RESUME: own_or_named if holds else "tries again",
-            Verb.RETURN_PATH: f"gives {self.episode.state.path_asked} back (if anything still writes there, data is corrupted)",
-            Verb.HOLD: "keeps it from its next destructive act until `resume`, or for a while",
-            Verb.ABORT: (f"ends every hold ({holds}); " if holds else "")
-            + self.what_abort_means(AbortRequest(who="", reason="")),
-        }
+        return commands.consequences(self.episode, abort=self.what_abort_means(AbortRequest(who="", reason="")))
 
     def why_not(self, verb: Verb) -> str:
         """Why this episode does not accept that verb in its state, whatever the command says besides; "" where it does."""
-        episode = self.episode
-        if episode.state.phase is Phase.FINAL:
-            return f"{verb.value}: this episode has ended: {episode.state.doing}"
-        abort = episode.state.abort_asked
-        if verb in {Verb.ACK_OFF, Verb.RETURN_PATH} and episode.is_held:
-            expected = f"{verb.value}: expected an episode that is not held; this one is {episode.held_by}"
-            return f"{expected}; `nodewarden resume {episode.state.node} --question {episode.state.question}` ends that"
-        if verb is Verb.RESUME and abort is not None and not episode.insists:
-            return f"resume: expected an episode that goes on; this one was aborted by {abort.by}, and ends"
-        asks_of_path = episode.state.phase is Phase.NEEDS_HUMAN and bool(episode.state.path_asked)
-        if verb is Verb.RETURN_PATH:
-            expected = "return-path: expected an episode that asks whether a path is given back; this one does not"
-            return "" if asks_of_path and abort is None else expected
-        if verb is Verb.RESUME and asks_of_path and not episode.is_held:
-            asked = f"asked is whether {episode.state.path_asked} is given back: return-path"
-            return f"resume: expected a question that it answers; {asked}"
-        if verb is Verb.RESUME:
-            waits = episode.state.phase is Phase.NEEDS_HUMAN or episode.state.acknowledgement is not None
-            expected = "resume: expected an episode that is held or needs a person; this one goes on by itself"
-            return "" if waits or episode.is_held else expected
-        if verb is Verb.HOLD and abort is not None:
-            return f"hold: expected an episode that goes on; this one was aborted by {abort.by}, which ends every hold"
-        return ""
+        return commands.why_not(self.episode, verb)
 
     def check(self, verb: Verb, question: int | None = None) -> None:
         """Raises ValueError where it is not heard, or answers another question than is asked (S48). question: of what answers."""
         if said := self.why_not(verb):
             raise ValueError(said)
-        if question is not None and question != (now := self.episode.state.question):
-            asked = self.episode.held_by if self.episode.is_held else self.episode.state.problem
-            got = f"an answer to question {question}" if question else "no number"
-            raise ValueError(f"{verb.value}: expected the --question that is asked, got {got}; now it is {now}: {asked}")
+        if question is not None:
+            commands.require_question(self.episode, verb, question)
 
     @workflow.update(description="Stop it: before off our cordon and annotation are removed, after off the machine stays off.")
     async def abort(self, request: AbortRequest) -> str:
         """Stop the episode."""
         request = await self._verified(Verb.ABORT, request, self._check_abort, power_on=request.power_on)
-        return f"{self.episode.take_abort(request)}: {self.what_abort_means(request)}"
+        return f"{commands.take_abort(self.episode, request)}: {self.what_abort_means(request)}"
 
     def what_abort_means(self, request: AbortRequest) -> str:  # noqa: ARG002 - some kinds ask
         """What comes of an abort now, for the person who asks for it."""
@@ -266,7 +235,7 @@ class EpisodeWorkflow:
     @workflow.update(description="Do nothing destructive until resume, or until a moment.")
     async def hold(self, request: HoldEpisodeRequest) -> str:
         """Nothing destructive until `resume`, or a moment."""
-        return self.episode.take_hold(await self._verified(Verb.HOLD, request, self._check_hold, until=request.until))
+        return commands.take_hold(self.episode, await self._verified(Verb.HOLD, request, self._check_hold, until=request.until))
 
     @hold.validator
     def _check_hold(self, request: HoldEpisodeRequest) -> None:
@@ -279,7 +248,7 @@ class EpisodeWorkflow:
         """End a hold, or let a parked episode try again."""
         request = await self._verified(Verb.RESUME, request, self._check_resume, question=request.question, of=request.of)
         try:
-            return self.episode.take_resume(request)
+            return commands.take_resume(self.episode, request)
         except ValueError as error:
             raise refused(str(error)) from error
 
@@ -294,7 +263,7 @@ class EpisodeWorkflow:
     async def return_path(self, request: PersonRequest) -> str:
         """Give back the paths that are still cut."""
         request = await self._verified(Verb.RETURN_PATH, request, self._check_return_path, question=request.question)
-        return self.episode.take_return_path(request)
+        return commands.take_return_path(self.episode, request)
 
     @return_path.validator
     def _check_return_path(self, request: PersonRequest) -> None:

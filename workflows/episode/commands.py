@@ -1,0 +1,166 @@
+"""What people command an episode of any kind: what it refuses in its state and why, and what each other command changes.
+
+Each is checked and verified before it comes here (`episode_workflow.py`, `attestation.py`), and takes effect at once; the story
+acts. Who commands and what is in `policy/episode/node_action.py`; a kind adds its own in `workflows/definitions/episodes.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from temporalio import workflow
+
+from policy.episode.messages import Acknowledgement, Phase
+from policy.episode.node_action import CIRCUIT_BREAKER, SealedCommand, Verb
+from workflows.episode.episode import Episode
+from workflows.kit.messages import AbortRequest, HoldEpisodeRequest, OperatorCommand, PersonRequest, ResumeRequest
+
+
+def why_not(episode: Episode, verb: Verb) -> str:
+    """Why this episode does not accept that verb in its state, whatever the command says besides; "" where it does."""
+    if episode.state.phase is Phase.FINAL:
+        return f"{verb.value}: this episode has ended: {episode.state.doing}"
+    abort = episode.state.abort_asked
+    if verb in {Verb.ACK_OFF, Verb.RETURN_PATH} and episode.is_held:
+        expected = f"{verb.value}: expected an episode that is not held; this one is {episode.held_by}"
+        return f"{expected}; `nodewarden resume {episode.state.node} --question {episode.state.question}` ends that"
+    if verb is Verb.RESUME and abort is not None and not episode.insists:
+        return f"resume: expected an episode that goes on; this one was aborted by {abort.by}, and ends"
+    asks_of_path = episode.state.phase is Phase.NEEDS_HUMAN and bool(episode.state.path_asked)
+    if verb is Verb.RETURN_PATH:
+        expected = "return-path: expected an episode that asks whether a path is given back; this one does not"
+        return "" if asks_of_path and abort is None else expected
+    if verb is Verb.RESUME and asks_of_path and not episode.is_held:
+        asked = f"asked is whether {episode.state.path_asked} is given back: return-path"
+        return f"resume: expected a question that it answers; {asked}"
+    if verb is Verb.RESUME:
+        waits = episode.state.phase is Phase.NEEDS_HUMAN or episode.state.acknowledgement is not None
+        expected = "resume: expected an episode that is held or needs a person; this one goes on by itself"
+        return "" if waits or episode.is_held else expected
+    if verb is Verb.HOLD and abort is not None:
+        return f"hold: expected an episode that goes on; this one was aborted by {abort.by}, which ends every hold"
+    return ""
+
+
+def require_question(episode: Episode, verb: Verb, question: int) -> None:
+    """Raises ValueError where a command answers another question than is asked (S48)."""
+    if question != (now := episode.state.question):
+        asked = episode.held_by if episode.is_held else episode.state.problem
+        got = f"an answer to question {question}" if question else "no number"
+        raise ValueError(f"{verb.value}: expected the --question that is asked, got {got}; now it is {now}: {asked}")
+
+
+def consequences(episode: Episode, *, abort: str) -> dict[Verb, str]:
+    """Every verb that every kind of episode has, and what comes of it. abort: what comes of that, besides."""
+    holds = f"held by {' and '.join(episode.owners)}" if episode.owners else ""
+    own_or_named = f"ends a hold, your own or by name that of another person ({holds}); the last one lets it go on"
+    return {
+        Verb.RESUME: own_or_named if holds else "tries again",
+        Verb.RETURN_PATH: f"gives {episode.state.path_asked} back (if anything still writes there, data is corrupted)",
+        Verb.HOLD: "keeps it from its next destructive act until `resume`, or for a while",
+        Verb.ABORT: (f"ends every hold ({holds}); " if holds else "") + abort,
+    }
+
+
+def take_abort(episode: Episode, request: AbortRequest) -> str:
+    """A person stops the episode. Said again it may add `power_on`, and takes nothing back; nor does a cancellation."""
+    former = episode.state.abort_asked
+    episode.state.abort_asked = replace(former, power_on=former.power_on or request.power_on) if former is not None else request
+    episode.state.aborts += 1
+    power_on = ", power on" if request.power_on else ""
+    episode.note("abort", "asked", f"by {request.by}: {request.reason}{power_on}", who=request.by)
+    answer = f"abort of incident {episode.state.incident} noted"
+    for each in episode.state.holds:
+        if former is None and each.owner != request.owner:
+            episode.note("hold", "ended", f"{each}; by {request.by}", who=request.by)
+            answer += f"; it ends the hold of another person: {each}"
+    _take(episode)
+    return answer
+
+
+def take_acknowledgement(episode: Episode, request: OperatorCommand) -> str:
+    """A person vouches that the machine is off (S8)."""
+    episode.state.acknowledgement = Acknowledgement(
+        who=request.who,
+        verified=request.verified,
+        speaker=request.speaker,
+        sealed=request.sealed,
+        why=request.reason,
+        at=workflow.now(),
+        despite="".join(f", although {each.endpoint} says on" for each in episode.devices_on),
+    )
+    seen = episode.state.last_seen
+    episode.state.acknowledged_boot = (seen.boot_id if seen is not None else "") or (
+        episode.state.pinned.boot_id if episode.state.pinned else ""
+    )
+    take_override(episode, request.sealed)
+    vouched = f"by {request.by}: {request.reason}{episode.state.acknowledgement.despite}"
+    episode.note("acknowledge-off", "given", vouched, who=request.by)
+    _take(episode)
+    return f"off of {episode.state.node} acknowledged by {request.by}"
+
+
+def take_override(episode: Episode, sealed: SealedCommand | None) -> None:
+    """A person's word, which may override a circuit breaker for this episode."""
+    if sealed is not None and CIRCUIT_BREAKER in sealed.spec.override:
+        episode.state.override = sealed
+
+
+def take_hold(episode: Episode, request: HoldEpisodeRequest) -> str:
+    """Nothing destructive until `resume`. It replaces an earlier hold of the same person, and no other one."""
+    others = tuple(each for each in episode.state.holds if each.owner != request.owner)
+    episode.state.holds, episode.state.question = (*others, request), episode.state.question + 1
+    episode.note("hold", "asked", f"by {request.by}: {request.reason}", who=request.by)
+    _take(episode)
+    beside = "".join(f"; it is also {each}" for each in others)
+    ends = f"`nodewarden resume {episode.state.node} --question {episode.state.question}` ends it"
+    return f"incident {episode.state.incident} is held before its next destructive act: {ends}{beside}"
+
+
+def take_resume(episode: Episode, request: ResumeRequest) -> str:
+    """End a hold, or let a parked episode try again; a word for off that has not been used yet is taken back."""
+    ended = _ended_by(episode, request)
+    episode.state.holds = tuple(each for each in episode.state.holds if each not in ended)
+    episode.note("resume", "asked", f"by {request.by}: {request.reason}", who=request.by)
+    for each in ended:
+        if each.owner != request.owner:
+            episode.note("hold", "ended", f"{each}; by {request.by}", who=request.by)
+    _take(episode)
+    if episode.is_held:
+        return f"incident {episode.state.incident} is still {episode.held_by}; you have ended: {'; '.join(map(str, ended))}"
+    taken_back = ""
+    if (acknowledgement := episode.state.acknowledgement) is not None:
+        episode.state.acknowledgement = None
+        taken = f"the acknowledgement by {acknowledgement.by}; by {request.by}: {request.reason}"
+        episode.note("acknowledge-off", "taken back", taken, who=request.by)
+        taken_back = f"; the acknowledgement by {acknowledgement.by} that the machine is off is taken back"
+    episode.state.resumed = request
+    asks = episode.state.phase is Phase.NEEDS_HUMAN
+    if asks and episode.insists:
+        return f"incident {episode.state.incident} tries again what has failed{taken_back}"
+    return f"incident {episode.state.incident} goes on{' as soon as the scanner gives it a permit' if asks else ''}{taken_back}"
+
+
+def _ended_by(episode: Episode, request: ResumeRequest) -> tuple[HoldEpisodeRequest, ...]:
+    """Which holds a person ends: their own, or by name that of another person. Raises ValueError where there is none."""
+    found = tuple(
+        each for each in episode.state.holds if (each.belongs_to(request.of) if request.of else each.owner == request.owner)
+    )
+    if not found and (episode.is_held or request.of):
+        command = f"`nodewarden resume {episode.state.node} --question {episode.state.question} --of NAME` ends that of NAME"
+        stands = f"it is {episode.held_by}; {command}" if episode.state.holds else "it is not held"
+        raise ValueError(f"resume: expected a hold of {request.of or request.owner}, and there is none: {stands}")
+    return found
+
+
+def take_return_path(episode: Episode, request: PersonRequest) -> str:
+    """A person has what is left cut given back."""
+    episode.state.path_command = request
+    episode.note("return-path", "asked", f"by {request.by}: {request.reason}", who=request.by)
+    _take(episode)
+    return f"{episode.state.path_asked} is given back"
+
+
+def _take(episode: Episode) -> None:
+    episode.state.commands_given += 1
+    episode.wake()
