@@ -185,7 +185,7 @@ async def test_a_stored_history_replays_with_traces(kind: str) -> None:
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     kinds = [DeviceCheck, Fencing, HealthScanner, Preservation, Remediation]
     await Replayer(workflows=kinds, plugins=[PLUGIN], interceptors=[Tracing(provider)]).replay_workflow(
-        load(HISTORIES / f"{kind}.json")
+        load((HISTORIES / f"{kind}.json").read_text())
     )
     assert exporter.get_finished_spans() == ()
 
