@@ -17,8 +17,8 @@ from temporalio.service import RPCError
 from activities.contracts import search_attributes
 from policy.episode.messages import EpisodeResult, Kind, OffProof, Outcome, RecordEntry, episode_id
 from policy.history.offenders import OffenderRules, Repair, RepairedMachine, machines
-from policy.history.outcomes import EndedRepair, OutcomesReport, outcomes
 from policy.history.spells import Spell
+from policy.history.step_outcomes import EndedRepair, OutcomesReport, outcomes
 from policy.values.times import written
 from starter import wording
 from starter.errors import MissingError, RequestError, SilentError

@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from policy.episode.messages import Outcome
-from policy.history.outcomes import OutcomesReport, StepOutcomes
 from policy.history.spells import OBSERVATION, Ending, Spell, would_have
+from policy.history.step_outcomes import OutcomesReport, StepOutcomes
 from policy.scan.pauses import PastPause
 from policy.scan.pauses import since as pauses_since
 from policy.values.times import written

@@ -20,7 +20,7 @@ from fastapi.responses import Response
 from policy.episode.messages import EpisodeStatus
 from policy.episode.permits import Permit, PermitRequest
 from policy.fence.device_check import DeviceReport
-from policy.history.outcomes import OutcomesReport
+from policy.history.step_outcomes import OutcomesReport
 from policy.objects.scopes import POOL
 from policy.scan.pauses import Pause
 from policy.scan.scan_report import CheckReport, TargetRow

@@ -15,8 +15,8 @@ from fastapi.responses import Response
 
 from policy.episode.messages import REPAIRED, Kind, Outcome, Phase
 from policy.fence.config import FenceStep
-from policy.history.outcomes import PHASE, spans
 from policy.history.spells import Ending, would_have
+from policy.history.step_outcomes import PHASE, spans
 from policy.scan import pauses
 from policy.values.display_text import counted
 from policy.values.times import LONGEST_SINCE, USUAL_SINCE, parse_span, quantile

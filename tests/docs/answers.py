@@ -8,7 +8,7 @@ from typing import Any
 from policy.episode.messages import EpisodeResult
 from policy.fence.config import ShownConfig
 from policy.fence.device_check import DeviceReport
-from policy.history.outcomes import OutcomesReport
+from policy.history.step_outcomes import OutcomesReport
 from starter.doctor import DoctorAnswer
 from starter.handles.history import EpisodeRecord
 from starter.handles.observations import ClusterComparison

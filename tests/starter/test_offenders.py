@@ -19,10 +19,10 @@ from activities.contracts import search_attributes
 from activities.temporal_clients import MachineRepairs
 from policy.episode.messages import FencingInput, Kind, Outcome, episode_id
 from policy.history.offenders import FoundRepairs, OffenderAnswer, OffenderRules
-from policy.history.outcomes import OutcomesReport
+from policy.history.step_outcomes import OutcomesReport
 from starter.client import Nodewarden
 from starter.output.history_table import report_table
-from tests.policy.history.test_outcomes import ISOLATED, NOW, OFF, fencing, outcomes
+from tests.policy.history.test_step_outcomes import ISOLATED, NOW, OFF, fencing, outcomes
 from tests.starter.builders import drawn, nodewarden
 from tests.starter.test_history import acknowledged, play
 

@@ -8,7 +8,7 @@ import pytest
 
 from policy.episode.messages import Kind, Outcome, RecordEntry
 from policy.history.offenders import MOST_NAMES, OffenderRules, Repair, hardware_of, machines, offence
-from policy.history.outcomes import BY_A_PERSON, EndedRepair, outcomes
+from policy.history.step_outcomes import BY_A_PERSON, EndedRepair, outcomes
 from policy.values.times import quantile
 
 NOW = datetime(2026, 11, 28, 3, 0, tzinfo=UTC)
