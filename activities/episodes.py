@@ -71,8 +71,8 @@ from policy.episode.messages import (
 from policy.episode.modes import MODES_MEMO, ClusterModes
 from policy.episode.node_action import CIRCUIT_BREAKER
 from policy.episode.permits import PermitAnswer, PermitDecision, PortionAnswer
-from policy.history.open_spells import MOST_BYTES
-from policy.history.open_spells import MOST_OPEN as MOST_SPELLS
+from policy.history.spell_lifecycle import MOST_BYTES
+from policy.history.spell_lifecycle import MOST_OPEN as MOST_SPELLS
 from policy.history.spells import MOST_DAYS, MOST_RECORDS, NodeDays, ObservationRecord, ScannerSpells, Spell, unsound
 from policy.preservation.preservation_index import PreservationNeed
 from policy.scan.pauses import PAUSES_MEMO, Pauses

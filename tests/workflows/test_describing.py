@@ -49,7 +49,7 @@ from policy.episode.messages import (
     scanner_id,
 )
 from policy.episode.modes import MODES_MEMO, ClusterModes
-from policy.history.open_spells import MOST_BYTES
+from policy.history.spell_lifecycle import MOST_BYTES
 from policy.history.spells import MOST_DAYS, NodeDays, ObservationRecord, ScannerSpells, Spell
 from policy.preservation.preservation_index import PreservationNeed
 from policy.values.mode import Mode

@@ -244,7 +244,7 @@ async def test_node_days_that_a_stop_can_t_record_are_recorded_by_the_next_scann
 
 def test_fifteen_hundred_spells_are_less_than_temporal_takes() -> None:
     """2 MB is the most for one payload; the state is carried over in one."""
-    from policy.history.open_spells import LONGEST_TEXT, MANY, MOST_BYTES, MOST_OPEN, MOST_SPANS, MOST_SPANS_OF_MANY
+    from policy.history.spell_lifecycle import LONGEST_TEXT, MANY, MOST_BYTES, MOST_OPEN, MOST_SPANS, MOST_SPANS_OF_MANY
     from policy.history.spells import HeldSpan
 
     span = HeldSpan(code="CircuitBreakerOpen", message="m" * LONGEST_TEXT, since=NOW, until=NOW)

@@ -2,7 +2,7 @@
 
 A record is made beside the scan, so that no deadline waits for it, and is asked for until it exists: only then does what it is
 about leave the state. A repetition finds it made, by its workflow id. What can't be recorded now holds back nothing else. Which
-spells open and end is `policy/history/open_spells.py`.
+spells open and end is `policy/history/spell_lifecycle.py`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from activities.contracts.episodes import EpisodeActivities, FormerRun
 from activities.contracts.scan import ObservationActivities, RecordRequest
 from activities.errors import error_message
 from policy.episode.permits import PermitState
-from policy.history import open_spells
+from policy.history import spell_lifecycle
 from policy.history.spells import MOST_RECORDED, NodeDays, ObservationRecord, ScannerSpells
 from policy.scan.admission import Refused
 from policy.scan.scan_report import MAXIMUM_WATCHED, ScanReport
@@ -55,7 +55,7 @@ class Spells:
             for each in state.permits.values()
             if each.state is not PermitState.RESERVED and each.node not in opening
         }
-        changes = open_spells.next_spells(
+        changes = spell_lifecycle.next_spells(
             state.spells,
             report,
             refused,
@@ -76,14 +76,16 @@ class Spells:
         live = report.view.synced and not report.view.stale
         if live and state.report is not None:
             since = state.days_counted_at
-            state.node_days = open_spells.counted_days(state.node_days, state.report, since, now, longest=longest)
+            state.node_days = spell_lifecycle.counted_days(state.node_days, state.report, since, now, longest=longest)
         state.days_counted_at = now if live else None
 
     def to_be_watched(self) -> tuple[str, ...]:
         """The nodes of which the next report says how they stand: those of open spells, and those that are left alone, which are
         no candidates either under an open circuit breaker."""
         state = self._state
-        return open_spells.to_be_watched({*state.spells, *state.held_off}, state.report, room=MAXIMUM_WATCHED, now=workflow.now())
+        return spell_lifecycle.to_be_watched(
+            {*state.spells, *state.held_off}, state.report, room=MAXIMUM_WATCHED, now=workflow.now()
+        )
 
     def known(self, most: int | None = None) -> ScannerSpells:
         """All that is not recorded yet. most: so many spells, the oldest."""
@@ -117,7 +119,7 @@ class Spells:
         known = state.spells or state.spells_ended or state.spells_of_storms or state.node_days or state.unrecorded
         if not stopped or not known or not workflow.patched(RECORDS):
             return
-        state.spells_ended += open_spells.closed_unended(state.spells.values(), stop)
+        state.spells_ended += spell_lifecycle.closed_unended(state.spells.values(), stop)
         # From here on they have the id of their record: it can't be known whether one that was not answered was made.
         state.unrecorded, state.node_days, state.spells = (*state.unrecorded, *self._of_days(stop)), (), {}
         while workflow.now() < stop + ON_STOP and await self._record(within=ON_STOP):

@@ -95,7 +95,7 @@ class ScannerState:
 
     # What was seen and not repaired (`spells.py`)
     spells: dict[str, Spell] = field(default_factory=dict)
-    """The open ones, by node; bounded in `policy/history/open_spells.py`."""
+    """The open ones, by node; bounded in `policy/history/spell_lifecycle.py`."""
     spells_left_out: int = 0
     """How many due nodes of the last report had no room among them."""
     spells_ended: list[Spell] = field(default_factory=list)

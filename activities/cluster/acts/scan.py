@@ -37,7 +37,7 @@ from activities.decision_stream import RecordDecisions
 from activities.errors import ErrorType
 from activities.notification_sender import Notify, discard_notice
 from activities.worker_clock import utc_now, wrong_clock
-from policy.history.open_spells import LONGEST, with_traces
+from policy.history.spell_lifecycle import LONGEST, with_traces
 from policy.history.spells import Ending, ObservationRecord, Spell
 from policy.scan.report_builder import Urgency, urgency
 from policy.scan.scan_report import ScanReport

@@ -20,7 +20,7 @@ from activities.cluster.acts.scan import hands_on
 from activities.cluster.watch.kinds import Destination, Reader, read_by
 from policy.episode.modes import ClusterModes
 from policy.history.comparison import Comparison, Judgement, RecordedSpell, compare
-from policy.history.open_spells import counted_days, next_spells, to_be_watched, with_traces
+from policy.history.spell_lifecycle import counted_days, next_spells, to_be_watched, with_traces
 from policy.history.spells import NodeDays, Spell
 from policy.scan.admission import admit
 from policy.scan.ledger import Ledger

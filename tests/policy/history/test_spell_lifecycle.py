@@ -10,8 +10,8 @@ import pytest
 from policy.episode.gate import MODE
 from policy.episode.messages import Kind
 from policy.episode.permits import Permit, PermitState
-from policy.history import open_spells
-from policy.history.open_spells import ANOTHER_BOOT, ANOTHER_NODE, DELETED, next_spells, to_be_watched, with_traces
+from policy.history import spell_lifecycle
+from policy.history.spell_lifecycle import ANOTHER_BOOT, ANOTHER_NODE, DELETED, next_spells, to_be_watched, with_traces
 from policy.history.spells import Ending, HeldSpan, NodeDays, ObservationRecord, Spell, ending, why_not_repaired
 from policy.scan.admission import Refused
 from policy.scan.permit_rules import AdmissionRefusal
@@ -137,7 +137,7 @@ def test_a_long_list_of_spans_keeps_its_beginning_and_its_end() -> None:
             spells, report("a"), refused("a", reason=reason), begun={}, now=NOW + timedelta(minutes=minute)
         ).spells
     held = spells["a"].held
-    assert (len(held), held[0].since, held[-1].since) == (open_spells.MOST_SPANS, NOW, NOW + timedelta(minutes=59))
+    assert (len(held), held[0].since, held[-1].since) == (spell_lifecycle.MOST_SPANS, NOW, NOW + timedelta(minutes=59))
 
 
 def test_an_episode_of_ours_ends_it_as_repaired() -> None:
@@ -186,7 +186,7 @@ def test_another_node_of_the_name_ends_it_and_begins_another() -> None:
 
 
 def test_one_that_lasts_is_closed_as_still_sick_and_another_begins() -> None:
-    now = NOW + open_spells.LONGEST
+    now = NOW + spell_lifecycle.LONGEST
     changes = next_spells(opened("a"), report("a"), refused("a"), begun={}, now=now)
     assert ([each.ending for each in changes.ended], changes.spells["a"].due) == ([Ending.STILL_SICK], now)
 
@@ -202,7 +202,7 @@ def test_many_within_a_minute_are_one_storm() -> None:
 
 
 def test_beyond_the_most_they_are_counted_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(open_spells, "MOST_OPEN", 3)
+    monkeypatch.setattr(spell_lifecycle, "MOST_OPEN", 3)
     changes = next_spells({}, report(*"abcd"), refused(*"abcd"), begun={}, waiting=opened("x").values(), now=NOW)
     assert (sorted(changes.spells), changes.left_out) == (["a", "b"], 2)
 
@@ -212,8 +212,8 @@ def test_long_names_leave_room_for_fewer_and_a_text_is_measured_in_bytes(monkeyp
     (spell,) = next_spells(
         {}, report("a"), refused("a", message="\N{CJK UNIFIED IDEOGRAPH-5B57}" * 200), begun={}, now=NOW
     ).spells.values()
-    assert len(spell.held[0].message.encode()) in range(150, open_spells.LONGEST_TEXT + 1)
-    monkeypatch.setattr(open_spells, "MOST_NAMED", 2 * open_spells._named(spell))
+    assert len(spell.held[0].message.encode()) in range(150, spell_lifecycle.LONGEST_TEXT + 1)
+    monkeypatch.setattr(spell_lifecycle, "MOST_NAMED", 2 * spell_lifecycle._named(spell))
     changes = next_spells({"a": spell}, report(*"abc"), refused(*"abc"), begun={}, now=NOW)
     assert (sorted(changes.spells), changes.left_out) == (["a", "b"], 1)
 
@@ -228,14 +228,14 @@ def test_a_trace_of_another_hand_counts_where_it_seemed_to_come_back_by_itself()
 
 def test_node_days_count_only_the_time_between_two_live_reports() -> None:
     longest = timedelta(seconds=90)
-    (days,) = open_spells.counted_days((), report(), NOW, LATER, longest=longest)
+    (days,) = spell_lifecycle.counted_days((), report(), NOW, LATER, longest=longest)
     assert (days.day, days.check, days.seconds) == ("2026-11-01", CHECK.key, 12 * 60.0)
-    again = open_spells.counted_days((days,), report(), LATER, LATER + timedelta(minutes=1), longest=longest)
+    again = spell_lifecycle.counted_days((days,), report(), LATER, LATER + timedelta(minutes=1), longest=longest)
     assert [each.seconds for each in again] == [12 * 120.0]
     stale = report(view=ViewState(synced=True, stale="no events"))
-    assert open_spells.counted_days((), stale, NOW, LATER, longest=longest) == ()
-    assert open_spells.counted_days((), report(), NOW, NOW + timedelta(hours=1), longest=longest) == ()
-    assert open_spells.counted_days((), report(), None, LATER, longest=longest) == ()
+    assert spell_lifecycle.counted_days((), stale, NOW, LATER, longest=longest) == ()
+    assert spell_lifecycle.counted_days((), report(), NOW, NOW + timedelta(hours=1), longest=longest) == ()
+    assert spell_lifecycle.counted_days((), report(), None, LATER, longest=longest) == ()
 
 
 def test_a_record_has_one_id_whenever_it_is_made() -> None:
