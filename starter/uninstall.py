@@ -20,7 +20,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
 from activities.cluster.api.connection import ClusterConnection, JsonObject
-from activities.cluster.api.leases import (
+from activities.cluster.api.lease_view import (
     CLUSTER_LEASE,
     CLUSTER_LEASE_NAME,
     CLUSTER_LEASE_NAMESPACE,

@@ -173,7 +173,7 @@ async def is_alive(connection: ClusterConnection, holder: str) -> bool:
     """
     from temporalio.exceptions import ApplicationError
 
-    from activities.cluster.api.leases import CLUSTER_LEASE, LeaseView, read_lease
+    from activities.cluster.api.lease_view import CLUSTER_LEASE, LeaseView, read_lease
 
     loop = asyncio.get_running_loop()
     first: LeaseView | None = None

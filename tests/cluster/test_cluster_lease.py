@@ -10,8 +10,8 @@ import pytest
 
 from activities.cluster.acts.cluster_lease import LeaseRenewal, ScannerLease
 from activities.cluster.api.connection import ClusterConnection
-from activities.cluster.api.leases import CLUSTER_LEASE
-from activities.cluster.live.leases import cluster_lease_problem
+from activities.cluster.api.lease_view import CLUSTER_LEASE
+from activities.cluster.live.cluster_lease import cluster_lease_problem
 from policy.scan.scan_report import ClusterLease
 from simulator.api.control.faults import Accident, Fault
 from simulator.api.server import ApiServer

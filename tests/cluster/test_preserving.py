@@ -17,7 +17,7 @@ from temporalio.testing import ActivityEnvironment
 from activities.cluster.acts.cluster_lease import ScannerLease
 from activities.cluster.acts.preservation import ClusterPreservation
 from activities.cluster.api.connection import ClusterConnection
-from activities.cluster.api.leases import CLUSTER_LEASE
+from activities.cluster.api.lease_view import CLUSTER_LEASE
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.live.last_look import LastLook
 from activities.contracts.preservation import GiveUpRequest, GiveUpResult, Hold, HoldRequest, Wish

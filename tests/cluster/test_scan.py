@@ -17,7 +17,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.api.connection import ClusterConnection, Timeouts
-from activities.cluster.api.leases import CLUSTER_LEASE
+from activities.cluster.api.lease_view import CLUSTER_LEASE
 from activities.cluster.watch.freshness import ViewLimits
 from activities.cluster.watch.reflector import WatchLimits
 from activities.cluster.watch.view import ClusterView

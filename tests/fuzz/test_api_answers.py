@@ -11,7 +11,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.cluster.api import paths
 from activities.cluster.api.connection import ClusterConnection, Timeouts
-from activities.cluster.live.leases import foreign_lease
+from activities.cluster.live.node_leases import foreign_lease
 from activities.cluster.objects.decoding import NODE_DECODING, OBJECT_DECODING
 from activities.cluster.objects.live_node import read_node
 from activities.cluster.objects.object_reader import read_views

@@ -15,7 +15,7 @@ import pytest
 from temporalio.exceptions import ApplicationError
 
 from activities.cluster.api.connection import ClusterConnection
-from activities.cluster.api.leases import CLUSTER_LEASE
+from activities.cluster.api.lease_view import CLUSTER_LEASE
 from activities.cluster.api.paths import CUSTOM_RESOURCE_DEFINITIONS, FENCING_TEMPLATES, NODE_HEALTH_CHECKS
 from activities.cluster.api.refusals import ObjectNotFound
 from tests.cluster.builders import TEMPLATE

@@ -2,7 +2,7 @@
 
 Taken and renewed by the scan, and only while something asks us to act: without a policy nothing is ever written to a cluster.
 The holder is the scanner (its Temporal address and namespace), not this worker, so any worker may renew for it. What a Lease
-object says is read in `api/leases.py`; that this one is held the last look checks in `live/leases.py`, where node leases are.
+object says is read in `api/lease_view.py`; that this one is held the last look checks in `live/cluster_lease.py`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from temporalio.exceptions import ApplicationError
 
 from activities.cluster.api.connection import ClusterConnection, JsonObject
-from activities.cluster.api.leases import (
+from activities.cluster.api.lease_view import (
     CLUSTER_LEASE_NAME,
     CLUSTER_LEASE_NAMESPACE,
     LeaseView,

@@ -22,8 +22,8 @@ from temporalio.exceptions import ApplicationError
 from activities.cluster.api.paths import CLAIMS, DAEMON_SETS, PODS
 from activities.cluster.api.refusals import NamespaceEnding, ObjectConflict, ObjectNotFound, unless_gone
 from activities.cluster.api.served_cluster import ClusterActivities, ServedCluster
+from activities.cluster.live.cluster_lease import cluster_lease_problem
 from activities.cluster.live.last_look import GrantedPermits, mode_now, require_go, require_leave
-from activities.cluster.live.leases import cluster_lease_problem
 from activities.cluster.live.plans import live_policies
 from activities.cluster.objects.live_machines import read_subject
 from activities.cluster.objects.live_node import read_node

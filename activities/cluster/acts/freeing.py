@@ -26,8 +26,8 @@ from activities.cluster.api.paths import NODES, PODS, VOLUME_ATTACHMENTS, VOLUME
 from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound, edit, unless_gone
 from activities.cluster.api.served_cluster import ClusterActivities, ServedCluster, require_cluster
 from activities.cluster.live.claims import CheckedDevices, Identities, claimed_by
+from activities.cluster.live.cluster_lease import cluster_lease_problem
 from activities.cluster.live.last_look import require_go, require_leave
-from activities.cluster.live.leases import cluster_lease_problem
 from activities.cluster.live.plans import live_policies
 from activities.cluster.objects.live_node import Edit, LiveNode, append_taint, edit_node, find_node, readable_mark
 from activities.cluster.objects.marks import is_ours, owner, require_pinned, spelled, untainted, write_mark

@@ -1,7 +1,7 @@
 """The node of an episode over the Kubernetes API: pin it, mark it, look at it, hold its lease, tell its story.
 
 Each activity is a few lines here and an idea of its own beside: the plan in `live/plans.py`, the mark in `objects/marks.py`,
-the last look in `live/last_look.py`, the lease in `live/leases.py`, Events in `api/events.py`. Cordon and consequences are
+the last look in `live/last_look.py`, the lease in `live/node_leases.py`, Events in `api/events.py`. Cordon and consequences are
 `isolation.py` and `freeing.py`.
 """
 
@@ -16,7 +16,7 @@ from activities.cluster.acts.freeing import standing_workload
 from activities.cluster.api.served_cluster import ClusterActivities, ServedCluster, require_cluster
 from activities.cluster.live.claims import CheckedDevices, Identities
 from activities.cluster.live.last_look import GrantedPermits, LastLook
-from activities.cluster.live.leases import release_node_lease
+from activities.cluster.live.node_leases import release_node_lease
 from activities.cluster.live.plans import kinds_for, plan_for, require_kind, with_live_delegate
 from activities.cluster.objects.fencing_requests import answer
 from activities.cluster.objects.live_machines import read_subject

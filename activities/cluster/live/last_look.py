@@ -21,11 +21,12 @@ from typing import Any, Protocol, TypeVar
 
 from activities.cluster.api.connection import JsonObject
 from activities.cluster.api.events import events_on_node
-from activities.cluster.api.leases import LeaseView
+from activities.cluster.api.lease_view import LeaseView
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.live.claims import CheckedDevices, Identities, claimed_by, publish_on_both
+from activities.cluster.live.cluster_lease import cluster_lease_problem
 from activities.cluster.live.control_plane import TakenMember, objection_now
-from activities.cluster.live.leases import cluster_lease_problem, foreign_lease, take_node_lease
+from activities.cluster.live.node_leases import foreign_lease, take_node_lease
 from activities.cluster.live.plans import lease_renewed, live_policies, plan_for
 from activities.cluster.live.preserved_machine import called_unhealthy
 from activities.cluster.objects.fencing_requests import find_request

@@ -14,7 +14,7 @@ from typing import Any
 
 from activities.cluster.api.connection import JsonObject
 from activities.cluster.api.events import Happening
-from activities.cluster.api.leases import read_lease
+from activities.cluster.api.lease_view import read_lease
 from activities.contracts.scan import OpenEpisode
 from policy.checks.circuit_breakers import LeaderLease, OpenReason, StatusWrite, conflict
 from policy.checks.health_check import ACTIVE, COOLING_DOWN

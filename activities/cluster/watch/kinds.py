@@ -16,7 +16,7 @@ from enum import Enum, Flag, auto
 from typing import Any
 
 from activities.cluster.api import paths
-from activities.cluster.api.leases import NODE_LEASE_NAMESPACE
+from activities.cluster.api.lease_view import NODE_LEASE_NAMESPACE
 from activities.cluster.api.paths import Resource, in_management_cluster, versions_of
 from activities.cluster.objects.decoding import (
     ATTACHMENT_DECODING,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import orjson
 
-from activities.cluster.api.leases import is_nodewarden, read_lease
+from activities.cluster.api.lease_view import is_nodewarden, read_lease
 from activities.cluster.api.paths import (
     Resource,
 )

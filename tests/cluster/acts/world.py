@@ -21,9 +21,9 @@ from activities.cluster.acts.isolation import ClusterIsolation
 from activities.cluster.acts.targets import ClusterTarget
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.credentials import ExplicitCredentials
-from activities.cluster.api.leases import CLUSTER_LEASE_NAME, CLUSTER_LEASE_NAMESPACE, LeaseView
+from activities.cluster.api.lease_view import CLUSTER_LEASE_NAME, CLUSTER_LEASE_NAMESPACE, LeaseView
 from activities.cluster.api.served_cluster import ServedCluster
-from activities.cluster.live.leases import take_node_lease
+from activities.cluster.live.node_leases import take_node_lease
 from activities.contracts.remediation import BeforeActing, RememberRequest
 from activities.contracts.target import (
     ActRequest,

@@ -1,9 +1,8 @@
-"""Leases: that of a node, by which medik8s operators, node maintenance and we keep out of each other's way, and the cluster's.
+"""Leases of nodes, by which medik8s operators, node maintenance and we keep out of each other's way.
 
 `medik8s-leases/node-<name>`, one holder at a time, taken by create or by an update on the resourceVersion that was read, so
 that of two takers one loses. Ours is ownerless on purpose: a lease owned by its Node would vanish with a Node that is deleted in
-mid-episode. The second section asks whether the cluster Lease, which keeps other scanners
-out, is ours now.
+mid-episode.
 """
 
 from __future__ import annotations
@@ -12,10 +11,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 
 from activities.cluster.api.connection import ClusterConnection, JsonObject
-from activities.cluster.api.leases import (
-    CLUSTER_LEASE,
-    CLUSTER_LEASE_NAME,
-    CLUSTER_LEASE_NAMESPACE,
+from activities.cluster.api.lease_view import (
     IDENTITY,
     NODE_LEASE_NAMESPACE,
     LeaseView,
@@ -25,39 +21,10 @@ from activities.cluster.api.leases import (
 )
 from activities.cluster.api.paths import LEASES, NAMESPACES
 from activities.cluster.api.refusals import ObjectExists, ObjectNotFound, edit, unless_gone
+from activities.cluster.live.cluster_lease import cluster_lease_problem
 from activities.contracts.target import ReleaseRequest, Target
 from activities.worker_clock import Clock, utc_now
 from policy.remediation.remediation_objects import INCIDENT_ANNOTATION
-
-# Whether the cluster Lease, which makes one scanner the only one, is provably ours at this moment (S38).
-
-STALE_AFTER_DURATIONS = 2
-"""How many lease durations without a renewal end our trust: clocks of API clients differ by seconds, not by durations."""
-
-
-async def cluster_lease_problem(connection: ClusterConnection, holder: str, now: datetime, *, restores: bool = False) -> str:
-    """Why the cluster Lease is not provably held by `holder` at this moment (live read); "" when it is.
-
-    restores: what is to be done only gives back, so that it is enough that no other scanner may hold it. One that was renewed
-    in a future moment proves no holder, and may have one all the same.
-    """
-    lease_of = f"Lease {CLUSTER_LEASE_NAMESPACE}/{CLUSTER_LEASE_NAME}"
-    document = await unless_gone(connection.get(CLUSTER_LEASE))
-    if document is None:
-        return "" if restores else f"{lease_of} does not exist: no scanner holds this cluster"
-    lease = read_lease(document)
-    age = now - lease.renewed if lease.renewed is not None else None
-    longest = STALE_AFTER_DURATIONS * lease.duration if lease.duration is not None else None
-    if restores and (lease.holder in ("", holder) or (age is not None and longest is not None and age > longest)):
-        return ""
-    if not holder or lease.holder != holder:
-        return f"{lease_of} is held by {lease.holder or 'no scanner'!r}, not by {holder or 'a named scanner'!r}"
-    if age is None or longest is None:
-        return f"{lease_of} does not say when it was renewed and for how long"
-    if abs(age) > longest:
-        too_long = f"too long for a duration of {longest.total_seconds() / STALE_AFTER_DURATIONS:.0f} s"
-        return f"{lease_of} was last renewed {age.total_seconds():.0f} s ago, {too_long}"
-    return ""
 
 
 def node_lease_path(node: str) -> str:

@@ -1,7 +1,7 @@
 """What a coordination.k8s.io Lease says: who holds it, until when, and whether that can be relied on.
 
-Reading only. The node lease that medik8s operators and we share is taken in `live/leases.py`; the cluster Lease
-that makes one scanner the only one is renewed by the scan and checked there (S38).
+Reading only. The node lease that medik8s operators and we share is taken in `live/node_leases.py`; the cluster Lease
+that makes one scanner the only one is renewed in `acts/cluster_lease.py`, and asked for in `live/cluster_lease.py` (S38).
 """
 
 from __future__ import annotations
