@@ -888,7 +888,8 @@ async def test_a_worker_on_the_node_itself_writes_nothing_of_a_deletion_that_it_
     """S16: no claim, and no note of what it was about to do."""
     await world.has(node(), machine("Failed"))
     uid, look = (await world.machine())["metadata"]["uid"], looked(world, LookVerdict.GO).look
-    world.activities._served = replace(world.activities._served, own_node="node-7")
+    served = ServedCluster("prod", world.connection, own_node="node-7", clock=lambda: world.now)
+    world.activities = ClusterPreservation(served, world.look, world.permits)
     noted = RememberRequest(target=look.target, memory="noted", machine=REF, machine_uid=uid)
     versions = [each["metadata"]["resourceVersion"] for each in (await world.node(), await world.machine())]
     with refused(ErrorType.OWN_NODE, "this worker runs on Node/node-7"):

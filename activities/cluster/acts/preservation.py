@@ -1,10 +1,9 @@
-"""Keep a machine, release it, or ask for its deletion: look live, decide by `policy/preservation`, write what differs.
+"""Keep a machine, or release it: look live, decide by `policy/preservation`, write what differs.
 
 Each write names the version that was read, so that nothing written in between is lost. A hold begins with the annotation that
 asks for it and then its expiry, and ends with the expiry last: it alone says that one is in force, so a crash in between leaves
-what the next look completes or ends. What is the user's is not touched (S28). A deletion begins with a claim on the Node, written
-only if the Node is as it was just read: an annotation before the claim keeps the machine, a person who comes after it sees the
-claim (S27).
+what the next look completes or ends. What is the user's is not touched (S28). The deletion of one that is kept no longer is
+`machine_deletion.py`.
 """
 
 from __future__ import annotations
@@ -13,39 +12,32 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from temporalio.exceptions import ApplicationError
-
-from activities.cluster.acts.delegated_action import DelegatingActivities, Look
+from activities.cluster.acts.delegated_action import Look
+from activities.cluster.acts.machine_deletion import MachineDeletion, beyond_mode, release_problem, word_problem
 from activities.cluster.api.connection import JsonObject
 from activities.cluster.api.paths import NODES, ref_of
-from activities.cluster.api.refusals import ObjectNotFound, edit
-from activities.cluster.api.served_cluster import ServedCluster, require_cluster
-from activities.cluster.live.last_look import GrantedPermits, mode_now, require_go, require_leave, require_machine_of
+from activities.cluster.api.refusals import edit
+from activities.cluster.api.served_cluster import ClusterActivities, ServedCluster, require_cluster
+from activities.cluster.live.last_look import GrantedPermits, mode_now, require_machine_of
 from activities.cluster.live.plans import live_policies
-from activities.cluster.live.preserved_machine import PreservedMachine, PreservedMachineReader, called_unhealthy
-from activities.cluster.objects.live_machines import api_of, pause_of
+from activities.cluster.live.preserved_machine import PreservedMachine, PreservedMachineReader
+from activities.cluster.objects.live_machines import api_of
 from activities.cluster.objects.live_node import (
     LiveNode,
     Operations,
     append_taint,
+    patch_as_read,
     remove_taints,
     seen_node,
     set_annotations,
     unchanged_since_read,
 )
 from activities.cluster.objects.machines_decoding import read_machine
-from activities.cluster.objects.marks import write_claim
 from activities.contracts.preservation import GiveUpRequest, GiveUpResult, Hold, HoldRequest, PreservationActivities, Wish
-from activities.contracts.target import LookRequest, Target
-from activities.errors import ErrorType, error_type, failure
+from activities.errors import ErrorType, failure
 from activities.licences import Licences
-from activities.worker_clock import in_time
-from policy.checks.verdicts import MACHINE
 from policy.episode.gate import MODE, By, Operation, Seen, objection
-from policy.episode.messages import Kind, Need, NeedKind, Pinned
-from policy.episode.node_action import SealedCommand, Verb
-from policy.objects.machines import of_control_plane
-from policy.objects.marks import TERMINATING_ANNOTATION, claim_of
+from policy.episode.node_action import Verb
 from policy.objects.nodes import PRESERVE_ANNOTATION, Taint
 from policy.preservation.keep_or_release import (
     NOT_OVERRIDDEN,
@@ -56,7 +48,6 @@ from policy.preservation.keep_or_release import (
     PreservedCondition,
     decide,
     effects,
-    keeps,
     within_mode,
 )
 from policy.preservation.machine_snapshot import CONDITION, EXPIRY_ANNOTATION, TAINT, Held, Isolation
@@ -71,7 +62,7 @@ from policy.values.times import format_duration, written
 BEING_DELETED = "the machine is being deleted"
 
 
-class ClusterPreservation(DelegatingActivities, PreservationActivities):
+class ClusterPreservation(ClusterActivities, PreservationActivities):
     """Served by the workers of one cluster's queue. `machines`: where Cluster API's objects live, if elsewhere."""
 
     def __init__(
@@ -85,9 +76,10 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
     ) -> None:
         """look: the last look at this cluster (`live/last_look.py`). permits: know the modes. licences: by which a person's word
         is known again; None: words need not be verified. pools: those of the settings."""
-        super().__init__(served, look)
+        super().__init__(served)
         self._permits, self._licences = permits, licences
         self._keeping = PreservedMachineReader(self._connections, pools=pools)
+        self._deletion = MachineDeletion(served, look, permits, self._keeping, licences=licences)
 
     async def hold(self, request: HoldRequest) -> Hold:
         """Judged by the server's clock where it is the earlier one: a hold never ends early."""
@@ -96,7 +88,7 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
         async def once() -> Hold:
             sight = await self._keeping.look(request.node, request.machine)
             if request.unhealthy:
-                sight = await self._as_called(sight)
+                sight = await self._keeping.as_called(sight, self._served.judged_at())
             now = self._served.judged_at()
             if sight.held is None or (why := _another(sight, request)):
                 gone = why if sight.held is not None else no_such_target(request.node)
@@ -109,55 +101,8 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
         return replace(await edit(request.node, once), streams=self._served.record is not None)
 
     async def give_up(self, request: GiveUpRequest) -> GiveUpResult:
-        """See the module. What a remediation asks for begins with a look; a machine that is handed over is read before it."""
-        require_cluster(request.cluster, self._cluster)
-        if request.before is None:
-            return await edit(request.machine.key, lambda: self._once(request))
-        self._require_other_node(request.victim, " and never has it deleted itself")
-        target = replace(request.before.look.target, cluster=request.cluster, incident=request.incident)
-        return await self._delegate(
-            request.before,
-            f"deleting {request.machine.key}",
-            request.not_after,
-            target=target,
-            write=lambda: edit(request.machine.key, lambda: self._once(request)),
-            refused=lambda seen: GiveUpResult(detail=seen.reason, look=seen),
-            operation=Operation.REMOVE,
-        )
-
-    async def _once(self, request: GiveUpRequest) -> GiveUpResult:
-        sight, over = await self._unless_over(request)
-        if over is not None:
-            return over
-        if not request.by_remediation:
-            by_person = request.released and not self._release_problem(sight, request)
-            if not by_person and (words := await self._beyond_mode(sight)):
-                raise failure(ErrorType.NOT_LICENSED, words)
-            try:
-                await self._require_look(sight, request)
-            except ApplicationError as error:
-                if error_type(error) is ErrorType.VETOED:
-                    # Perhaps by a person who has asked for it to be kept since we read it: that goes first (S27).
-                    _, over = await self._unless_over(request)
-                    if over is not None:
-                        return over
-                raise
-        await self._claim(sight, request)
-        return await self._delete(sight, request)
-
-    def _release_problem(self, sight: PreservedMachine, request: HoldRequest | GiveUpRequest) -> str:
-        """Why no person has ended its preservation, "" where one has: where words have to be verified, that a request says so is
-        not believed (S21, S42)."""
-        return self._word_problem(sight, request, request.word, Verb.RELEASE, Verb.ABORT)
-
-    def _word_problem(
-        self, sight: PreservedMachine, request: HoldRequest | GiveUpRequest, word: SealedCommand | None, *verbs: Verb
-    ) -> str:
-        if self._licences is None:
-            return ""
-        target = _target(request, Pinned(node=request.looked_at, uid=""))
-        node = sight.node.view if sight.node is not None and not request.looked_at.startswith(MACHINE) else None
-        return self._licences.command_problem(target, node, word, *verbs)
+        """See `machine_deletion.py`."""
+        return await self._deletion.ask(request)
 
     async def _attested(self, sight: PreservedMachine, request: HoldRequest, now: datetime) -> tuple[Wish, str]:
         """The wish without what would end the preservation, or end it earlier, and is neither a person's word nor what the cap of
@@ -166,12 +111,12 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
         if wish.surplus and sight.held is not None and not await self._keeping.is_surplus(sight.held, now):
             wish = replace(wish, surplus=False)
             refused.append("it is not given up for its pool: no cap that has fallen releases it")
-        if wish.release and (problem := self._release_problem(sight, request)):
+        if wish.release and (problem := release_problem(self._licences, sight, request)):
             wish = replace(wish, release="")
             refused.append(f"it is not released: {problem}")
         expiry = sight.held.expiry if sight.held is not None else None
         if wish.until is not None and expiry is not None and wish.until < expiry:
-            problem = self._word_problem(sight, request, request.moved, Verb.EXTEND)
+            problem = word_problem(self._licences, sight, request, request.moved, Verb.EXTEND)
             said = request.moved.spec if request.moved is not None else None
             if not problem and said is not None and not (said.shorten and said.until is not None and said.until <= wish.until):
                 problem = f"no person has said that it ends at {written(wish.until)}" if self._licences is not None else ""
@@ -179,15 +124,6 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
                 wish = replace(wish, until=None)
                 refused.append(f"it does not end earlier: {problem}")
         return wish, "; ".join(refused)
-
-    async def _as_called(self, sight: PreservedMachine) -> PreservedMachine:
-        """As the health checks see it now: that one calls it unhealthy only the request says, which any caller can make (S42)."""
-        held, machine = sight.held, sight.machine
-        if held is None or held.failed:
-            return sight
-        view = read_machine(machine, api_of(ref_of(machine))) if machine is not None else None
-        called, _ = await called_unhealthy(self._connections, held, view, self._served.judged_at())
-        return sight.called(called) if called else sight
 
     # Keeping ----------------------------------------------------------------------------------------------------------
 
@@ -210,7 +146,7 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
             by = await self._keeping.overridden(request.machine or _machine_ref(sight), sight.owner)
             decision = replace(decision, reason=f"{BEING_DELETED}, {by.sentence}")
         gives_up = decision.action is PreservationAction.TERMINATE and not wish.release
-        not_allowed = await self._beyond_mode(sight) if gives_up else ""
+        not_allowed = await beyond_mode(self._served, self._permits, sight) if gives_up else ""
         limited = await self._within_mode(decision, request)
         rests, decision = limited != decision, limited
         found = _with_wish(effects(decision, drained=request.drained, isolation=request.isolation), found_held, held)
@@ -257,15 +193,6 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
         waits = "drained" if limited.drain_waits else "cut off"
         return replace(limited, reason=f"{limited.reason}; it is not {waits}: {mode or unread}")
 
-    async def _beyond_mode(self, sight: PreservedMachine) -> str:
-        """Why no program may give the machine up, by its mode; "" where it may (S52). Raises NotLicensed where it is unread."""
-        assert sight.held is not None
-        name = sight.held.victim
-        mode, unread = await mode_now(self._served, self._permits, name)
-        if mode is None:
-            raise failure(ErrorType.NOT_LICENSED, f"{name} is not given up: {unread}")
-        return "" if mode.mode is Mode.REPAIR else f"its Machine is not given up: {mode}"
-
     async def _gone(self, sight: PreservedMachine, request: HoldRequest, hold: Hold) -> Hold:
         """The one that was kept is not there any more, and others have seen to that; a Node alone may be another by now."""
         if request.machine is not None and request.machine_uid and sight.machine_uid == request.machine_uid:
@@ -294,19 +221,13 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
         if found.node or found.taint is not None:
             assert sight.node is not None
             annotations = set_annotations(sight.node.document, found.node)
-            await self._patch_node(sight.node, (*annotations, *_taint_operations(sight.node, found.taint)))
+            await patch_as_read(self._connection, sight.node, (*annotations, *_taint_operations(sight.node, found.taint)))
             changed += [f"Node: {_spelled(key, value)}" for key, value in found.node.items()]
             if found.taint is not None:
                 changed.append(f"Node: {'tainted' if found.taint else 'our taint removed'}")
         if found.machine:
             changed += await self._annotate_machine(sight, found.machine)
         return changed
-
-    async def _patch_node(self, node: LiveNode, operations: Operations, not_after: datetime | None = None) -> None:
-        """Only as it was read (S27, S28); what is written next goes by its new version."""
-        patch = [*unchanged_since_read(node.document), *operations]
-        answer = await self._connection.patch_json(NODES.path(node.view.name), patch, not_after=not_after)
-        node.document["metadata"] = answer["metadata"]
 
     async def _annotate_machine(self, sight: PreservedMachine, values: Mapping[str, str | None]) -> list[str]:
         assert sight.machine is not None
@@ -321,7 +242,7 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
         done = [f"preserved until {value}" if value else "no longer preserved"]
         if sight.machine is None:
             assert sight.node is not None
-            await self._patch_node(sight.node, set_annotations(sight.node.document, {EXPIRY_ANNOTATION: value}))
+            await patch_as_read(self._connection, sight.node, set_annotations(sight.node.document, {EXPIRY_ANNOTATION: value}))
             return done
         ref = ref_of(sight.machine)
         if machine_api(ref.api_version) is not MCM:
@@ -346,95 +267,8 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
 
         return await edit(f"the conditions of Node/{sight.node.view.name}", once)
 
-    # Giving up ------------------------------------------------------------------------------------------------------
-
-    async def _unless_over(self, request: GiveUpRequest) -> tuple[PreservedMachine, GiveUpResult | None]:
-        """The machine as it is now, and the answer where it is not to be deleted, or need not be any more."""
-        in_time(request.not_after, self._clock(), f"deleting {request.machine.key}")
-        sight = await self._keeping.look(
-            request.node, request.machine, unhealthy=request.unhealthy if request.by_remediation else ""
-        )
-        if request.unhealthy and not request.by_remediation:
-            sight = await self._as_called(sight)
-        if sight.held is None or sight.machine is None:
-            return sight, GiveUpResult(gone=True, detail="the Machine is gone")
-        if sight.machine_uid != request.machine_uid:
-            raise failure(ErrorType.TARGET_CHANGED, f"{request.machine.key}: another Machine has that name now")
-        if sight.held.deleting:
-            return sight, GiveUpResult(detail="its deletion was asked for before")
-        if refusal := "it is not asked for any more" if request.withdraw else await self._why_not(sight, request):
-            return sight, await self._keep(sight, refusal)
-        return sight, None
-
-    async def _require_look(self, sight: PreservedMachine, request: GiveUpRequest) -> None:
-        """All that a destructive act needs but the need itself, in the activity that deletes (S20): by a hand-over no look
-        came before. What was read before the look and is written by its version can't have changed since."""
-        name = request.looked_at
-        pinned = Pinned(node=name, uid=sight.node_uid if sight.node is not None and sight.node.view.name == name else "")
-        target = _target(request, pinned)
-        need = Need(kind=NeedKind.CHECK if request.automatic else NeedKind.PERSON)
-        look = LookRequest(target=target, need=need, holder=request.holder, operation=Operation.HAND_OVER)
-        require_go(await self._look(look), f"{request.machine.key} is not deleted")
-
-    async def _why_not(self, sight: PreservedMachine, request: GiveUpRequest) -> str:
-        """Why this machine is not deleted after all, as it stands now."""
-        held = sight.held
-        assert held is not None
-        name = held.node_name
-        self._require_other_node(name, " and never has it deleted itself")
-        if request.node_uid and sight.node is not None and sight.node_uid != request.node_uid:
-            raise failure(ErrorType.TARGET_CHANGED, f"Node/{name}: pinned {request.node_uid}, now {sight.node_uid}")
-        if not sight.owner:
-            raise failure(ErrorType.NOT_SUPPORTED, f"{request.machine.key}: no controller owns it, so nothing would replace it")
-        if keeps(held, self._clock()):
-            return "its preservation is still asked for" if held.failed else "it is well again"
-        if held.well and request.unhealthy and not request.by_remediation:
-            return "its Node says that it is well again"
-        assert sight.machine is not None
-        node, machine = sight.node.view if sight.node is not None else None, read_machine(sight.machine, api_of(request.machine))
-        require_machine_of(request.looked_at, machine, node, request.machine.key)
-        if of_control_plane(node, machine) and not request.by_remediation:
-            # A member of a control plane, also one without a Node, is given up by a remediation only (S15).
-            why = "it is a member of the control plane: only a remediation may ask for its deletion"
-            raise failure(ErrorType.NOT_SUPPORTED, f"{request.machine.key}: {why}")
-        # Of this very Machine, which no look at its Node need find. The Lease is the look's affair.
-        seen = Seen(node=node, machines=(machine,), pause=await pause_of(self._connections, node, (machine,)), cluster_lease="")
-        by = By.PROGRAM if request.automatic else By.PERSON
-        require_leave(seen, Operation.ASK, self._clock(), by=by, about=request.machine.key)
-        return ""
-
-    async def _keep(self, sight: PreservedMachine, why: str) -> GiveUpResult:
-        """A claim of an earlier try goes."""
-        if sight.node is not None and TERMINATING_ANNOTATION in sight.node.annotations:
-            await self._patch_node(sight.node, write_claim(sight.node, None))
-        return GiveUpResult(kept=why, detail=why, well=sight.held is not None and sight.held.well)
-
-    async def _claim(self, sight: PreservedMachine, request: GiveUpRequest) -> None:
-        """From here on the machine is being given up: written only while the Node is as we read it, over an older claim, too."""
-        if sight.node is None:
-            return
-        claim = claim_of(self._clock(), request.incident)
-        await self._patch_node(sight.node, write_claim(sight.node, claim), request.not_after)
-
-    async def _delete(self, sight: PreservedMachine, request: GiveUpRequest) -> GiveUpResult:
-        assert sight.machine is not None
-        metadata = sight.machine["metadata"]
-        path = self._keeping.path_of(request.machine)
-        try:
-            await self._keeping.connection_of(request.machine).delete(
-                path, uid=metadata["uid"], resource_version=metadata["resourceVersion"], not_after=request.not_after
-            )
-        except ObjectNotFound:
-            return GiveUpResult(gone=True, detail="the Machine is gone")
-        return GiveUpResult(detail=f"asked for the deletion of {request.machine.key}")
-
 
 # Small things ---------------------------------------------------------------------------------------------------------
-
-
-def _target(request: HoldRequest | GiveUpRequest, pinned: Pinned) -> Target:
-    kind = Kind.REMEDIATION.value
-    return Target(cluster=request.cluster, pinned=pinned, incident=request.incident, kind=kind, workflow_id="", run_id="")
 
 
 def _left_alone(decision: PreservationDecision, reason: str) -> PreservationDecision:

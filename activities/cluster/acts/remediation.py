@@ -1,7 +1,7 @@
 """Remediate: pin the target, ask the owner of a Machine or its operator, follow what becomes of it, remember.
 
 Each act looks live and writes with the version it has read, so that a repetition finds its own work and another Machine of the
-same name is never touched (S9). Asking for a deletion is `preservation.py`, objects of other controllers are
+same name is never touched (S9). Asking for a deletion is `machine_deletion.py`, objects of other controllers are
 `remediation_objects.py`, what one Machine says is `objects/machines_decoding.py`.
 """
 

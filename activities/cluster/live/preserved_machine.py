@@ -23,6 +23,7 @@ from activities.cluster.api.paths import (
     PRESERVATION_POLICIES,
     Resource,
     deployments_above,
+    ref_of,
     set_of,
 )
 from activities.cluster.api.refusals import ObjectNotFound, unless_gone
@@ -32,6 +33,7 @@ from activities.cluster.objects.decoding import NODE_DECODING
 from activities.cluster.objects.live_machines import (
     LiveMachine,
     Subject,
+    api_of,
     cluster_of,
     find_machine,
     is_of_cluster,
@@ -40,7 +42,7 @@ from activities.cluster.objects.live_machines import (
     resource_of,
 )
 from activities.cluster.objects.live_node import LiveNode, find_node
-from activities.cluster.objects.machines_decoding import WireSet, deployment_of, machine_decoding
+from activities.cluster.objects.machines_decoding import WireSet, deployment_of, machine_decoding, read_machine
 from activities.cluster.objects.object_reader import Readers, read_views, reading_once
 from activities.errors import ErrorType, failure
 from policy.checks.health_check import HealthCheck
@@ -142,6 +144,15 @@ class PreservedMachineReader:
             timeout=pool.timeout if pool is not None else own or DEFAULT_TIMEOUT,
             problem=problem,
         ).called(unhealthy)
+
+    async def as_called(self, sight: PreservedMachine, now: datetime) -> PreservedMachine:
+        """As the health checks see it now: that one calls it unhealthy only the request says, which any caller can make (S42)."""
+        held, machine = sight.held, sight.machine
+        if held is None or held.failed:
+            return sight
+        view = read_machine(machine, api_of(ref_of(machine))) if machine is not None else None
+        called, _ = await called_unhealthy(self._connections, held, view, now)
+        return sight.called(called) if called else sight
 
     async def overridden(self, machine: ObjectRef | None, owner: str) -> Overridden:
         """Who has overridden the preservation of a machine that others delete, or have deleted. None: of a Node alone."""

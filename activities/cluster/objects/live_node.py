@@ -231,6 +231,15 @@ def remove_taints(node: LiveNode, taints: Collection[Taint]) -> Operations:
     return tuple({"op": "remove", "path": f"/spec/taints/{place}"} for place in reversed(places))
 
 
+async def patch_as_read(
+    connection: ClusterConnection, node: LiveNode, operations: Operations, *, not_after: datetime | None = None
+) -> None:
+    """Only as it was read (S27, S28); what is written next goes by its new version."""
+    patch = [*unchanged_since_read(node.document), *operations]
+    answer = await connection.patch_json(NODES.path(node.view.name), patch, not_after=not_after)
+    node.document["metadata"] = answer["metadata"]
+
+
 def unchanged_since_read(document: JsonObject) -> Operations:
     """Tests that begin every patch of an object."""
     return tuple(
