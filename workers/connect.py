@@ -26,7 +26,8 @@ from activities.contracts import metrics
 from workers.configuration.process_settings import TemporalSettings
 from workers.deployment_keys import Clusters, encryption_of, no_clusters
 from workers.errors import NamespaceMissingError, SettingsError, TemporalUnreachableError
-from workers.payloads.converter import Encryption, converter_with
+from workers.payloads.converter import converter_with
+from workers.payloads.encryption import Encryption
 from workers.runtime import runtime
 
 _log = logging.getLogger(__name__)

@@ -29,7 +29,7 @@ from workers.configuration.process_settings import TemporalSettings
 from workers.configuration.settings import Settings
 from workers.embedded.state_directory import make_private
 from workers.errors import SettingsError
-from workers.payloads.converter import Encryption
+from workers.payloads.encryption import Encryption
 
 if TYPE_CHECKING:
     from activities.cluster.api.connection import ClusterConnection

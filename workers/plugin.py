@@ -26,7 +26,8 @@ from temporalio.workflow import SandboxImportNotificationPolicy, _Definition
 import workflows
 from activities.errors import ErrorType, failure
 from workers.errors import OLD_MOMENT, expectations
-from workers.payloads.converter import Encryption, converter_with
+from workers.payloads.converter import converter_with
+from workers.payloads.encryption import Encryption
 
 # What a workflow is given, looked at before it gets it: its input, and the arguments of its signals.
 #

@@ -23,7 +23,7 @@ from yarl import URL
 from tests.starter.builders import nodewarden as typed
 from tests.starter.process import nodewarden
 from workers.payloads.codec_server import CodecServer
-from workers.payloads.converter import Encryption
+from workers.payloads.encryption import Encryption
 
 KEY = b"k" * 32
 UI = "https://temporal.example.org"

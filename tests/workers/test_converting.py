@@ -22,9 +22,11 @@ from temporalio.exceptions import TimeoutError as ActivityTimeout
 
 from activities import contracts
 from activities.errors import FINAL, ErrorType, error_message, failure
+from activities.keyring import LEAST_BYTES
 from policy.episode.messages import Outcome
 from workers.errors import expectations
-from workers.payloads.converter import DATA_CONVERTER, LEAST_BYTES, Encryption, converter_with
+from workers.payloads.converter import DATA_CONVERTER, converter_with
+from workers.payloads.encryption import Encryption
 from workflows.kit.messages import ResumeRequest
 
 WORKFLOW = WorkflowSerializationContext(namespace="default", workflow_id="w")

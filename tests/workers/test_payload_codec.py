@@ -27,7 +27,8 @@ from workers.configuration.process_settings import TemporalSettings
 from workers.connect import connect
 from workers.deployment_keys import encryption_of, new_keys
 from workers.errors import SettingsError
-from workers.payloads.converter import DATA_CONVERTER, ENCODING, Encryption
+from workers.payloads.converter import DATA_CONVERTER
+from workers.payloads.encryption import ENCODING, Encryption
 
 CANARY = "canary-in-a-payload"
 SOON = timedelta(seconds=10)

@@ -19,7 +19,7 @@ from google.protobuf.json_format import MessageToJson, Parse, ParseError
 from temporalio.api.common.v1 import Payload, Payloads
 
 from workers.errors import SettingsError
-from workers.payloads.converter import Encryption
+from workers.payloads.encryption import Encryption
 
 _log = logging.getLogger(__name__)
 
