@@ -20,7 +20,7 @@ from rich.text import Text
 from policy.episode.messages import Kind, Outcome, RecordEntry
 from policy.history.spells import Spell, why_not_repaired
 from policy.scan.pauses import Pauses
-from policy.values.times import as_of, read_as_of
+from policy.values.times import as_of, read_as_of, written
 from starter import wording
 from starter.handles.history import MOST_LISTED, EpisodeRecord
 from starter.output.record_table import NOT_REPAIRED, moments_of
@@ -185,7 +185,12 @@ def _then(record: EpisodeRecord, moment: datetime) -> EpisodeThen:
 def sections(found: ClusterMoment) -> Sections:
     """Headings, with what stands below each: which episode, None for what is said of the cluster, and a sentence, with all
     moments in the zone of the one that was asked for."""
-    pauses = [each.described(datetime.now(UTC)) for each in found.pauses]
+    now = datetime.now(UTC)
+    pauses = [
+        f"paused from {written(each.pause.since)} {f'to {written(over)}' if (over := each.over_at(now)) else 'until now'} "
+        f"{each.described(now)}"
+        for each in found.pauses
+    ]
     if not found.scanned:
         pauses.append("no scanner is on record of that moment: none ran, or Temporal has forgotten it")
     parts: Sections = [

@@ -61,8 +61,16 @@ class PlayedWorld:
         return admit(report, self.permits, cap=self.cap, now=NOW, paused=self.paused)
 
 
+PARTS = frozenset({"case", "why", "given", "scan", "peer", "differs", "then"})
+OF_SCANNERS = frozenset({"overlap", "modes", "stale", "lease", "permits", "cap", "paused"})
+
+
 def played(case: Json) -> PlayedWorld:
+    """Raises ValueError for a key that means nothing: without it the opposite might be stored."""
     objects, scan = expanded_all(case["given"]), case.get("scan", {})
+    for found, known in ((case, PARTS), (scan, OF_SCANNERS)):
+        if unknown := sorted(found.keys() - known):
+            raise ValueError(f"{case.get('case', 'a case')}: {', '.join(unknown)}: expected one of {', '.join(sorted(known))}")
     cluster = load([(each, "case") for each in objects], NOW, overlap=Overlap(scan.get("overlap", Overlap.STRICTEST)))
     if modes := scan.get("modes"):
         cluster.ledger.put_modes(_modes(modes))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.cases.decisions import peers_view
+from tests.cases.decisions import peers_view, played
 from tests.cases.worlds import FOLDER, case_files, read
 from tests.cases.write import rewritten
 
@@ -50,3 +50,10 @@ def test_a_case_says_why_it_is_kept() -> None:
     assert [case["case"] for case in cases if not case["why"].strip()] == []
     assert len({case["case"] for case in cases}) == len(cases), "a name stands for one case"
     assert len(cases) > 600
+
+
+@pytest.mark.parametrize("case", [{"given": [], "scan": {"pause": "drill"}}, {"given": [], "pause": True}])
+def test_a_key_that_means_nothing_is_refused(case: dict[str, object]) -> None:
+    """Else the opposite of what its author meant would be stored."""
+    with pytest.raises(ValueError, match="a case: pause: expected one of"):
+        played(case)

@@ -398,7 +398,10 @@ def test_each_episode_stands_with_what_it_was_at_and_what_came_before_and_after(
     assert drawn(as_text(found), width=1000) == [
         "prod at 2026-11-21 12:50:00+01:00 (CET)",
         "What kept everything from being begun",
-        "  by amy, until it is ended by hand: drill; ended by bob: ok",
+        (
+            "  paused from 2026-11-21 12:10:00+01:00 to 2026-11-21 12:55:00+01:00 by amy, until it is ended by hand: "
+            "drill; ended by bob: ok"
+        ),
         "Sick and not repaired, then or in the hour before",
         "  no node that was due for a repair, as far as Temporal remembers",
         "Open at that moment",

@@ -189,7 +189,10 @@ async def test_everything_at_a_moment_is_in_the_zone_of_the_form_with_a_way_to_e
     assert '<a href="/c/prod/record/i-7">node-7</a>: Fencing since 2026-11-20 03:07:00+05:30' in then
     plain = " ".join(re.sub("<[^>]+>", " ", then).split())
     assert "prod at 2026-11-20 03:12:00+05:30 (UTC+05:30)" in plain
-    assert "from being begun by ann, until 2026-11-20 03:13:00+05:30: storage move Sick and not repaired, then or" in plain
+    assert (
+        "+05:30 to 2026-11-20 03:13:00+05:30 by ann, until 2026-11-20 03:13:00+05:30: storage move Sick and not repaired, then or"
+        in plain
+    )
     assert "in the hour before no node" in plain
     assert "Open at that moment node-7" in plain
     assert "because Ready is &lt;Unknown&gt;; last, 1m00s earlier: power off: failed: try x" in plain
