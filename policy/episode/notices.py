@@ -1,4 +1,5 @@
-"""Notifications outside Kubernetes: their severity, the rules for who gets them, and their text.
+"""Notifications outside Kubernetes: their severity, the rules for who gets them, their title and their configured wording. The
+sentence comes with the notice: of an episode from `events.py`, of a cluster from `activities/cluster/report/alarms.py`.
 
 `activities/notification_sender.py` sends them; the settings are `notifications` (docs/notifications.md).
 """
