@@ -186,7 +186,8 @@ class Licences:
         facts = _command(target.cluster, target.incident, command)
         if not self._accepts_stamp(command.seal, datetime.now(UTC), "command", *facts, within=within):
             what = f"{command.speaker} has said {said} to incident {target.incident} in the last {format_duration(within)}"
-            return f"no worker of this deployment has verified that {what} ({HOW_TO})"
+            again = "said to an older build, or changed since? Then say it again"
+            return f"no worker of this deployment has verified that {what}: {again}; otherwise {HOW_TO}"
         if command.spec.action not in verbs or command.spec.node != target.pinned.node:
             return f"{command.speaker} has said {command.spec.action.value} of {command.spec.node}, and not {said}"
         return ""

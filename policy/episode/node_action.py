@@ -154,23 +154,27 @@ class AcceptedCommand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedCommand:
-    """A command as a cluster worker has verified it. action: the NodeAction's uid. node_uid, boot_id: of the Node at that moment,
-    the boot that it last showed if it is silent; "" without a Node. seal: by it, cluster workers recognize the command."""
+    """A command as a cluster worker has verified it. action: the NodeAction's uid. node_uid, boot_id, ready_since: of the Node at
+    that moment, the boot that it last showed if it is silent, and when its condition Ready took its value; "" and None without a
+    Node. seal: by it, cluster workers recognize the command."""
 
     spec: NodeActionSpec
     action: str
     speaker: str
     node_uid: str = ""
     boot_id: str = ""
+    ready_since: datetime | None = None
     seal: str = ""
 
     def outlived_by(self, node: NodeView | None) -> str:
         """Why this command is not about the machine as it is now, "" where it is. node: as it was just read, None where there is
         none, which is as far down as can be.
 
-        What was off runs again, so that a word for off, or one that lets the machine go, ends with its boot. A repair that a
+        What was off runs again, so that a word for off, or one that lets the machine go, ends with its boot. One for off ends
+        also with each change of Ready: the kubelet has reported since, and a node that is silent again runs. A repair that a
         person asked for may restart the machine on its way, and goes on until it is Ready again."""
-        if node is None or (node.uid, node.boot_id) == (self.node_uid, self.boot_id):
+        same_boot = node is None or (node.uid, node.boot_id) == (self.node_uid, self.boot_id)
+        if node is None or (same_boot and (self.spec.action is not Verb.ACK_OFF or node.ready_since == self.ready_since)):
             return ""
         if node.uid == self.node_uid and self.spec.action in REPAIRS and not node.ready:
             return ""
@@ -178,6 +182,9 @@ class SealedCommand:
         if node.uid != self.node_uid:
             former = self.node_uid or "not there"
             return f"{said} when the Node's uid was {former}, and now it is {node.uid}: look at it, and say it again"
+        if same_boot:
+            at = written(node.ready_since) if node.ready_since is not None else "a time that is not known"
+            return f"{said}, and its kubelet has reported, or has fallen silent, since (at {at}): look at it, and say it again"
         again = f"it has started again since (boot {node.boot_id or 'not known'}), and is {'' if node.ready else 'not '}Ready"
         return f"{said} as it was with boot {self.boot_id or 'not known'}; {again}: look at it, and say it again"
 

@@ -212,6 +212,14 @@ def test_s49_a_verified_word_ends(licences: Licences, monkeypatch: pytest.Monkey
         assert bool(run(licences.command_problem, TARGET, None, sealed, verb)) is (late > timedelta(0))
 
 
+def test_s44_a_word_that_an_older_build_has_sealed_is_to_be_said_again(licences: Licences) -> None:
+    """Its seal has fewer facts of the word; that the keys are not the same is the other thing that it can be."""
+    spec = NodeActionSpec(action=Verb.FENCE, node=TARGET.pinned.node, reason="a drill")
+    of_old = run(licences.seal_command, TARGET.cluster, TARGET.incident, SealedCommand(spec=spec, action="uid-1", speaker="ada"))
+    doubt = run(licences.seal_problem, TARGET, replace(of_old, node_uid="uid-7"), Verb.FENCE)
+    assert "said to an older build, or changed since? Then say it again; otherwise give all workers" in doubt
+
+
 async def test_what_has_travelled_through_temporal_is_believed(licences: Licences) -> None:
     """Moments, durations and mappings come back as they were signed, defaults left out and all."""
     whole = replace(

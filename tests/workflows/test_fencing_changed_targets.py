@@ -216,6 +216,25 @@ async def test_a_word_for_off_ends_with_the_boot_that_it_was_given_for(env: Work
         assert "void" in {entry.outcome for entry in await run.record()}
 
 
+@pytest.mark.parametrize("at", ["ask-permit", "read"], ids=["it waits for its permit", "it stands for the proof"])
+async def test_a_word_for_off_ends_once_the_kubelet_reports_also_with_the_same_boot(env: WorkflowEnvironment, at: str) -> None:
+    """S6, S8: a dead BMC, a network that flaps, and a person at the wrong rack. It is silent again, and runs."""
+    world = World(plan=plan(tries=1, restarts=1))
+    world.silent = set(world.power)
+    async with fencing(env, world, parks=True) as run:
+        world.gates[at] = asyncio.Event()
+        before = world.count(at)
+        await run.acknowledge("pulled the plug")
+        await eventually(env, lambda: world.count(at) > before)
+        await run.sees(ready=True)
+        await run.sees(ready=False)
+        world.gates[at].set()
+        await eventually(env, lambda: world.count("event NeedsHuman") == 2)
+        void = "the acknowledgement by ada (identity not verified) is void: the node says Ready"
+        assert void in (await run.status()).problem
+        assert world.consequences == []
+
+
 async def test_a_word_for_off_ends_with_the_boot_that_only_the_look_after_its_permit_sees(env: WorkflowEnvironment) -> None:
     """S6, S8: no device was ever commanded, so that the boot is pinned anew then. The scanner's word may come later than the
     permit, and the boot that nobody saw off writes to its volumes."""
@@ -284,8 +303,8 @@ async def test_a_node_whose_off_was_a_lie_is_not_called_recovered(env: WorkflowE
     assert (world.count("off"), world.out_of_service) == (1, False)
 
 
-async def test_a_node_that_says_ready_without_a_boot_takes_no_word_back(env: WorkflowEnvironment) -> None:
-    """S6, S8: an empty boot id is no other boot: it is not known which it is. Nothing is freed of a node that says Ready."""
+async def test_a_node_that_says_ready_without_a_boot_shows_no_other_boot(env: WorkflowEnvironment) -> None:
+    """S6, S8: an empty boot id is not known. Nothing is freed of a node that says Ready, and the word has ended."""
     world = World(plan=plan(tries=1, restarts=0), ignores_off=True, stubborn=True)
     async with fencing(env, world, parks=True) as run:
         world.power[RIGHT.endpoint] = PowerState.OFF

@@ -93,6 +93,7 @@ def take_acknowledgement(episode: Episode, request: OperatorCommand) -> str:
     episode.state.acknowledged_boot = (seen.boot_id if seen is not None else "") or (
         episode.state.pinned.boot_id if episode.state.pinned else ""
     )
+    episode.state.acknowledgement_void = ""
     take_override(episode, request.sealed)
     vouched = f"by {request.by}: {request.reason}{episode.state.acknowledgement.despite}"
     episode.note("acknowledge-off", "given", vouched, who=request.by)

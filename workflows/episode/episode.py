@@ -377,20 +377,34 @@ class Episode:
         """The scanner's signal. A level: the latest is all that counts. It is a hint, and proves nothing: anybody who can signal
         may have sent it (S42)."""
         self.state.last_seen = seen
-        self._drop_acknowledgement_of_another_boot(seen)
+        self._end_refuted_acknowledgement(seen)
         self.state.unseen = True
 
-    def _drop_acknowledgement_of_another_boot(self, seen: SeenNode) -> None:
-        """A person saw one boot of the machine off; that says nothing of another boot (S6, S8)."""
-        given = self.state.acknowledgement
-        if given is None or self.state.pinned is None or not seen.present or seen.boot_id in {"", self.state.acknowledged_boot}:
+    def _end_refuted_acknowledgement(self, seen: SeenNode) -> None:
+        """A person saw one boot of the machine off. That says nothing of another boot, and is not true where its kubelet
+        reports, also where the node falls silent again (S6, S8). Once it stands for a proof, the story ends that with the reason
+        left here, and looks for another boot by itself."""
+        state = self.state
+        given = state.acknowledgement or (state.off_proof.acknowledgement if state.off_proof is not None else None)
+        if given is None or state.pinned is None or not seen.present:
             return
-        self.state.acknowledgement = None
-        self.note(
-            "acknowledge-off",
-            "void",
-            f"{given.by} saw boot {self.state.acknowledged_boot} off, and the node shows {seen.boot_id}",
-        )
+        if seen.boot_id not in {"", state.acknowledged_boot}:
+            if state.acknowledgement is None:
+                return
+            shown = f"the node shows another boot than the one seen off: {seen.boot_id}, and not {state.acknowledged_boot}"
+        elif seen.ready:
+            shown = "the node says Ready. Look at it, and say it again once it is off and not Ready"
+        else:
+            return
+        if state.acknowledgement is None and state.acknowledgement_void:
+            return
+        state.acknowledgement, state.acknowledgement_void = None, f"the acknowledgement by {given.by} is void: {shown}"
+        self.note("acknowledge-off", "void", state.acknowledgement_void)
+
+    def take_void(self) -> str:
+        """Why an acknowledgement does not hold any more, said once; "" where none has ended."""
+        void, self.state.acknowledgement_void = self.state.acknowledgement_void, ""
+        return void
 
     @property
     def overridden_by(self) -> str:
@@ -430,7 +444,7 @@ class Episode:
             self.state.unseen = self.state.unseen or unseen
             raise
         self.see(result.seen)
-        self._drop_acknowledgement_of_another_boot(result.seen)
+        self._end_refuted_acknowledgement(result.seen)
         return result
 
     def see(self, seen: SeenNode | None) -> None:

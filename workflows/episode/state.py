@@ -459,6 +459,8 @@ class EpisodeState:
     acknowledgement: Acknowledgement | None = None
     acknowledged_boot: str = ""
     """The boot that the person who acknowledged off has seen off."""
+    acknowledgement_void: str = ""
+    """Why the latest acknowledgement does not hold any more, until a person is asked anew."""
     commands_given: int = 0
     """How often people have given it a command."""
     question: int = 0

@@ -263,6 +263,7 @@ class FreeingSequence:
         if node is not None and node.present and node.uid == pinned.uid and node.boot_id not in {"", pinned.boot_id}:
             who = "a person said off" if proof.acknowledgement is not None else "its devices say off"
             self._power.lose(f"{self._episode.state.node} is back, although {who}: its boot id is {node.boot_id}")
+        self._power.require_unrefuted()
         if seen is None:
             raise StepFailed(f"nothing more is freed: {self._episode.state.node} says Ready, although it was read as off")
         self.take_look(seen)

@@ -23,7 +23,7 @@ from workflows.episode.preflight import Licence
 from workflows.episode.state import PowerProgress
 from workflows.fencing.device_commands import POLL_INTERVAL, POWER, Devices, longer, states
 from workflows.kit import options
-from workflows.kit.interrupts import Interrupt, NonRetryable, ProofLost, StepFailed, Unlicensed
+from workflows.kit.interrupts import Interrupt, NonRetryable, ProofLost, StepFailed, Unlicensed, WordRefuted
 
 Look = Callable[[], Awaitable[Licence]]
 """A look before the act that follows it."""
@@ -185,6 +185,12 @@ class PowerSequence:
         self.end_proof()
         raise ProofLost(reason)
 
+    def require_unrefuted(self) -> None:
+        """Raises WordRefuted and ends the proof, where that is a person's word and the node has been seen to run since (S8)."""
+        if self.proof is not None and self.proof.acknowledgement is not None and (void := self._episode.take_void()):
+            self.end_proof()
+            raise WordRefuted(void)
+
     def remember_readings(self) -> None:
         """What the devices said before a person is asked: their word stands against that, not against what changes later."""
         self._progress.read_before_question = {each.endpoint: each.state for each in self._episode.state.readings.values()}
@@ -204,6 +210,7 @@ class PowerSequence:
                 before[reading.endpoint] = PowerState.OFF
             if reading.state is PowerState.ON and before.get(reading.endpoint) is not PowerState.ON:
                 self.lose(f"{reading.endpoint} says on, which it did not when a person said off")
+        self.require_unrefuted()
         return proof
 
     def _commanded(self) -> list[tuple[PowerDevice, ...]]:

@@ -192,6 +192,7 @@ class PowerManagement:
         with self._episode.undertaking("sees the node down") as under:
             deadline = under.began + self._plan.free_timeout
             while (seen := await self._preflight.before_freeing()) is None:
+                self._power.require_unrefuted()
                 if workflow.now() >= deadline:
                     if not self._pinned_node.says_ready():
                         raise StepFailed("the node can't be looked at")

@@ -49,6 +49,7 @@ from workflows.kit.interrupts import (
     StepFailed,
     TargetChanged,
     Vetoed,
+    WordRefuted,
 )
 from workflows.kit.messages import AbortRequest
 
@@ -205,6 +206,8 @@ class FencingStory:
             if issubclass(interrupt, ProofLost):
                 self.case.node_writer.note_off(None)
                 await self.case.freeing.leave()  # it runs, for all that is known, and the taint would go on taking effect
+            if issubclass(interrupt, WordRefuted):
+                return await self._last_resort(reason)
             return await self._start_over(reason)
         if issubclass(interrupt, TargetChanged):
             if await self._is_registered_anew():
@@ -329,10 +332,10 @@ class FencingStory:
         hours after the word, and that is another fall than the one that the person saw (S8, S43)."""
         acknowledgement, node = self.episode.state.acknowledgement, f"Node/{self.episode.state.node}"
         since = self.case.pinned_node.pinned.not_ready_since
+        if self._request.seen_off and self.case.pinned_node.says_ready():
+            return f"{node} says Ready, so it is not off"
         if not self._request.seen_off or acknowledgement is None:
             return ""
-        if self.case.pinned_node.says_ready():
-            return f"{node} says Ready, so it is not off"
         later = since is not None and since > acknowledgement.at
         return f"{node} was Ready after {acknowledgement.by} said off: look at it again, and say it again" if later else ""
 
@@ -563,12 +566,14 @@ class FencingStory:
                 await case.freeing.pause()  # it could not be removed before, and the proof is not read
             if case.pinned_node.seems_changed() and (ending := await self._ended_by_itself()):
                 return ending
+            if void := episode.take_void():
+                await case.node_writer.ask_for_a_person(f"{problem}; {void}")
             answer = episode.state.resumed or (episode.state.acknowledgement if case.lacks_proof else None)
             if answer is not None and not episode.is_held:
                 if case.only_restoring_is_left:
                     break  # a circuit breaker holds up nothing that restores (S17)
                 refused = await obtain_permit(episode, case.permit_request())
-                if not refused and await self._stands(answer.by, problem):
+                if not refused and await self._stands():
                     break
                 if not refused:
                     continue
@@ -588,17 +593,12 @@ class FencingStory:
         episode.enter(phase=Phase.RUNNING, doing="goes on")
         return None
 
-    async def _stands(self, who: str, problem: str) -> bool:
-        """Whether there is a word still, now that there is a permit: another boot that is seen only by now ends one for off (S6,
-        S8), and the person who gave it is asked again."""
-        episode, case = self.episode, self.case
-        if not (case.touched or case.freed_something):
-            await case.see_which_boot()
-        if episode.state.resumed is not None or episode.state.acknowledgement is not None:
-            return True
-        void = f"the acknowledgement by {who} is void: the node shows another boot than the one seen off"
-        await case.node_writer.ask_for_a_person(f"{problem}; {void}")
-        return False
+    async def _stands(self) -> bool:
+        """Whether there is a word still, now that there is a permit: another boot, or a kubelet that reports, may be seen only by
+        now and ends one for off (S6, S8)."""
+        if not (self.case.touched or self.case.freed_something):
+            await self.case.see_which_boot()
+        return self.episode.state.resumed is not None or self.episode.state.acknowledgement is not None
 
     async def _ended_by_itself(self) -> PendingEnd | None:
         """A parked node that came back, or was replaced, needs no person any more. Believed only of what was read just now."""

@@ -33,6 +33,10 @@ class ProofLost(StepFailed):
     """Off no longer holds: nothing that needs it can be tried again, only proving it anew (S6)."""
 
 
+class WordRefuted(ProofLost):
+    """A person's word for off is not true: the person is asked anew, and nothing more is done on it (S8)."""
+
+
 class Unlicensed(StepFailed):
     """The cluster Lease is not ours just now: nothing was done and no try is used up; wait and look again (S38)."""
 
@@ -90,6 +94,7 @@ INTERRUPTS = {
     for each in (
         StepFailed,
         ProofLost,
+        WordRefuted,
         Unlicensed,
         PassingRefusal,
         TooSlow,

@@ -239,6 +239,7 @@ class ClusterAttestation(ClusterActivities, AttestationActivities):
                 speaker=speaker,
                 node_uid=view.uid if view is not None else "",
                 boot_id=view.boot_id if view is not None else "",
+                ready_since=view.ready_since if view is not None else None,
             )
             return Verification(speaker=speaker, sealed=self._licences.seal_command(self._cluster, request.incident, command))
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 
 import pytest
@@ -25,7 +25,8 @@ from policy.episode.drain import DrainOptions
 from policy.episode.gate import Operation
 from policy.episode.messages import Need, NeedKind, OffProof
 from policy.episode.node_action import CIRCUIT_BREAKER, NodeActionSpec, SealedCommand, Verb
-from tests.cluster.acts.world import CLUSTER, HOLDER, INCIDENT, NODE, World, refused, word
+from policy.values.times import moment_of
+from tests.cluster.acts.world import CLUSTER, HOLDER, INCIDENT, NODE, NOW, World, refused, word
 from tests.licensing import LICENCES
 
 REASON = "smells burnt"
@@ -44,10 +45,11 @@ def _said(
     override: str = "",
     node: str = NODE,
     boot: str = BOOT,
+    ready_since: datetime | None,
 ) -> SealedCommand:
     """As it is answered to a workflow. uid, boot: of the Node when it was verified."""
     spec = NodeActionSpec(action=verb, node=node, reason=REASON, override=override)
-    unsealed = SealedCommand(spec=spec, action="u-1", speaker="ada", node_uid=uid, boot_id=boot)
+    unsealed = SealedCommand(spec=spec, action="u-1", speaker="ada", node_uid=uid, boot_id=boot, ready_since=ready_since)
     return ActivityEnvironment().run(lambda: by.seal_command(CLUSTER, incident, unsealed))
 
 
@@ -56,7 +58,9 @@ Said = Callable[..., SealedCommand]
 
 async def words_of(world: World) -> Said:
     """Of the Node that is there now."""
-    return partial(_said, (await world.node())["metadata"]["uid"])
+    node = await world.node()
+    since = moment_of(node["status"]["conditions"][0]["lastTransitionTime"])
+    return partial(_said, node["metadata"]["uid"], ready_since=since)
 
 
 def forgeries(said: Said, verb: Verb) -> list[SealedCommand | None]:
@@ -157,21 +161,24 @@ async def test_a_permit_past_a_circuit_breaker_licenses_nothing_without_the_seal
 # A word is of one boot of one Node ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("anew", ["another boot", "another Node"])
+@pytest.mark.parametrize("anew", ["another boot", "another Node", "a kubelet that has reported"])
 async def test_s8_a_sealed_word_for_off_frees_nothing_of_another_boot(world: World, anew: str) -> None:
-    """S6, S49: it is found in a history, and its caller pins what is there now. The machine runs again, and need not be Ready."""
+    """S6, S49: it is found in a history, and its caller pins what is there now. The machine runs again, and need not be Ready:
+    a kubelet that has reported and is silent again runs, too, with the same boot."""
     await world.hold_cluster_lease()
     found = (await words_of(world))(Verb.ACK_OFF)
     if anew == "another boot":
         await world.set_ready("Unknown", boot_id="boot-2")
-    else:
+    elif anew == "another Node":
         await world.recreate_node()
+    else:
+        await world.set_ready("Unknown", since=NOW + timedelta(minutes=1))
     await world.mark_as_ours(cordoned=True)
     await world.add_pod("db-0")
     boot = "as it was with boot boot-1; it has started again since (boot boot-2), and is not Ready: look at it, and say it again"
-    why = boot if anew == "another boot" else "when the Node's uid was"
+    why = {"another boot": boot, "another Node": "when the Node's uid was"}.get(anew, "and its kubelet has reported, or")
     for act in ("taint_out_of_service", "delete_workload", "delete_node"):
-        with refused(ErrorType.NOT_PROVEN, f"ada has said ack-off of node-7 {why}"):
+        with refused(ErrorType.NOT_PROVEN, f"ada has said ack-off of node-7{', ' if why.startswith('and') else ' '}{why}"):
             await ActivityEnvironment().run(getattr(only_verified(world), act), await world.free(proof=acknowledged(found)))
     assert (await world.pods(), world.writes) == (["db-0"], 0)
 
