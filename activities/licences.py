@@ -81,6 +81,10 @@ class Licences:
         """Whether a text holds what this deployment signs with."""
         self._used: dict[_Use, tuple[_User, datetime]] = {}
 
+    def identity_of(self, cluster: str, *facts: object) -> str:
+        """What only workers of this deployment can call these facts: an Event of that name is one of theirs (S36)."""
+        return self._keyring.sign("identity", cluster, *facts)
+
     def sealed(self, cluster: str, node: str, plan: FencingPlan, hosts: Mapping[str, Collection[str]] = {}) -> FencingPlan:
         """The plan with a seal on each of its devices. node: a look at another one licenses nothing of them.
         hosts: where each credential has gone so far."""

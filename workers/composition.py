@@ -189,6 +189,7 @@ async def _cluster_serving(
             meter=runtime().metric_meter,
             notify=notify_with_node,
             record=record,
+            licences=licences,
         )
     )
     identities = Identities(served.connections, scan.view)
@@ -271,10 +272,11 @@ async def warn_without_temporal(settings: Settings, clusters: Mapping[str, Clust
 
     async with AsyncExitStack() as stack:
         notify, scans = await _notify(stack, settings), list[ClusterScan]()
-        for name, cluster in clusters.items():
-            connection, machines = await stack.enter_async_context(open_cluster(name, cluster))
-            view = _view_of(settings, cluster, connection, machines)
-            scan = ClusterScan(name, view, meter=runtime().metric_meter, notify=notify)
+        opened = {name: await stack.enter_async_context(open_cluster(name, each)) for name, each in clusters.items()}
+        licences = Licences(await keyring_of(settings, clusters, {name: connection for name, (connection, _) in opened.items()}))
+        for name, (connection, machines) in opened.items():
+            view = _view_of(settings, clusters[name], connection, machines)
+            scan = ClusterScan(name, view, meter=runtime().metric_meter, notify=notify, licences=licences)
             scans.append(await stack.enter_async_context(scan))
         await asyncio.gather(*(each.without_temporal() for each in scans))
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, fields
 from operator import attrgetter
 
+from policy.checks.health_check import HealthCheck
 from policy.checks.verdicts import JudgedTarget
 from policy.objects.machines import (
     MOST_NAMED,
@@ -43,7 +44,7 @@ _machine_content = attrgetter(*(field.name for field in fields(MachineView) if f
 class ControlPlane:
     """Control-plane nodes and how many of them are Ready (S15). lost: the names of Nodes that control-plane Machines name and
     that are gone: the machine runs on without its Node, and etcd counts it. remediated: members about which there is a
-    remediation object of any operator, which may be about to switch them off."""
+    remediation object of any operator, which may be about to switch them off, where a health check has these made."""
 
     members: int = 0
     ready: int = 0
@@ -127,9 +128,22 @@ class Inventory:
     def control_plane(self) -> ControlPlane:
         """The control-plane Nodes, and how many of them are Ready."""
         lost = tuple(sorted(set(self._members_lost.values())))
-        targets = (self.nodes.get(each.target) for each in self.remediations.values())
-        remediated = {target.name for target in targets if target is not None and target.control_plane}
-        return ControlPlane(members=self._members, ready=self._members_ready, lost=lost, remediated=tuple(sorted(remediated)))
+        return ControlPlane(members=self._members, ready=self._members_ready, lost=lost)
+
+    def remediated_members(self, checks: Collection[HealthCheck]) -> tuple[str, ...]:
+        """The control-plane Nodes that any operator may be about to switch off: a remediation object is about them, where the
+        template of one of these checks has them made (S15). One that lies elsewhere means nothing (S46)."""
+        return tuple(
+            sorted(
+                {
+                    target.node_name
+                    for each in self.remediations.values()
+                    for target in self._targets_of(each)
+                    if target.control_plane and target.node_name and not target.unseen
+                    if any(check.of_machines is (target.machine is not None) and check.makes(each) for check in checks)
+                }
+            )
+        )
 
     def names(self) -> Iterator[str]:
         """The names of all Nodes in order."""
@@ -407,14 +421,16 @@ class Inventory:
 
     def _touched_by(self, remediation: RemediationObject) -> list[TargetToJudge]:
         """The targets that a remediation object is about."""
+        touched = []
+        for target in self._targets_of(remediation):
+            target.remediations = self._about(target)
+            touched.append(TargetToJudge(target))
+        return touched
+
+    def _targets_of(self, remediation: RemediationObject) -> list[JudgedTarget]:
         targets = [self.nodes.get(remediation.target)]
         targets += [self.machines.get(machine_key(api, remediation.ref.namespace, remediation.target)) for api in MACHINE_APIS]
-        touched = []
-        for target in targets:
-            if target is not None:
-                target.remediations = self._about(target)
-                touched.append(TargetToJudge(target))
-        return touched
+        return [target for target in targets if target is not None]
 
 
 def _forget(index: defaultdict[str, dict[str, JudgedTarget]], key: str, target: JudgedTarget) -> None:

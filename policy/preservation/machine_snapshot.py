@@ -169,6 +169,11 @@ class Held:
         return self.machine or self.node_name
 
     @property
+    def set_key(self) -> str:
+        """Namespace and name of what it is a replica of, "" where none is known: one of that name elsewhere is another set."""
+        return f"{self.namespace}/{self.deployment}" if self.deployment else ""
+
+    @property
     def victim(self) -> str:
         """The name of its episode, as `Target.victim_name` has it."""
         return self.node_name or f"machine/{self.namespace}/{self.machine}"

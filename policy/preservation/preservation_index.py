@@ -32,7 +32,16 @@ from policy.preservation.machine_snapshot import (
     Mistakes,
 )
 from policy.preservation.requests import DEFAULT_SETTLE_TIME, LAST_APPLIED_ANNOTATION, Intent, Pool
-from policy.preservation.survey import DeploymentPool, Queue, deployment_name, is_automatic, labels_of, part_of, survey
+from policy.preservation.survey import (
+    DeploymentPool,
+    Queue,
+    deployment_name,
+    is_automatic,
+    key_of_controller,
+    labels_of,
+    part_of,
+    survey,
+)
 from policy.values.agenda import Agenda
 from policy.values.mode import Mode
 from policy.values.object_refs import ObjectRef
@@ -206,7 +215,7 @@ class PreservationIndex:
             self._weigh(key)
 
     def put_deployment(self, key: str, deployment: DeploymentPool | None, owner: str = "") -> None:
-        """A MachineSet or MachineDeployment, None for one that is gone. key: `<kind>/<name>`."""
+        """A MachineSet or MachineDeployment, None for one that is gone. key: `<kind>/<namespace>/<name>`."""
         if deployment is None:
             self._deployments.pop(key, None)
         elif self._deployments.get(key) != (deployment, owner):
@@ -272,7 +281,7 @@ class PreservationIndex:
         found = survey(
             machines,
             list(self._pools.values()),
-            [self._deployment(name) for name in {machine.deployment for machine in machines} if name],
+            [self._deployment(key) for key in {machine.set_key for machine in machines} if key],
             now=now,
             blocked="; ".join((*([doubt] if doubt else []), *sorted(self._bad_pools.values()))),
             parts=parts,
@@ -420,7 +429,7 @@ class PreservationIndex:
         if key in self._part_of:
             return self._pools[self._part_of[key][0]].cap
         entry = self._machines.get(key)
-        return self._deployment(self._deployment_name(entry)).cap if entry is not None else 0
+        return self._deployment(f"{entry.held.namespace}/{self._deployment_name(entry)}").cap if entry is not None else 0
 
     def _says_failed(self, key: str) -> bool:
         entry = self._machines.get(key)
@@ -469,7 +478,7 @@ class PreservationIndex:
         if held is None:
             assert node is not None
             held = _alone(node)
-        labels = labels_of(held, self._deployment(held.deployment) if held.deployment else None)
+        labels = labels_of(held, self._deployment(held.set_key) if held.deployment else None)
         mine = next((pool for _, pool in sorted(self._pools.items()) if pool.matches(labels)), None)
         if mine is not None:
             self._part_of[key] = mine.name, part_of(held, mine)
@@ -498,15 +507,17 @@ class PreservationIndex:
         """The MachineDeployment above its MachineSet, where that is known."""
         if entry.held.deployment:
             return entry.held.deployment
-        _, above = self._deployments.get(entry.owner, (None, ""))
+        _, above = self._deployments.get(key_of_controller(entry.owner, entry.held.namespace), (None, ""))
         return deployment_name(entry.owner, above)
 
-    def _deployment(self, name: str) -> DeploymentPool:
+    def _deployment(self, key: str) -> DeploymentPool:
+        """By `Held.set_key`."""
         for kind in ("MachineDeployment", "MachineSet"):
-            found = self._deployments.get(f"{kind}/{name}")
+            found = self._deployments.get(f"{kind}/{key}")
             if found is not None:
                 return found[0]
-        return DeploymentPool(name=name)
+        namespace, _, name = key.partition("/")
+        return DeploymentPool(name=name, namespace=namespace)
 
 
 _ORDER = (

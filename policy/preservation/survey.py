@@ -151,15 +151,28 @@ def scale_down_order(machines: Iterable[Held], now: datetime) -> list[Held]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeploymentPool:
-    """The settings of a MachineDeployment (or a MachineSet of its own), used where no pool selects its machines.
+    """The settings of a MachineDeployment (or a MachineSet of its own), used where no pool selects its machines, which
+    are of its namespace.
 
     cap: `autoPreserveFailedMachineMax`. timeout: `machinePreserveTimeout` of its template, None where it has none.
     """
 
     name: str
+    namespace: str = ""
     cap: int = 0
     timeout: timedelta | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """As `Held.set_key` of its machines has it."""
+        return f"{self.namespace}/{self.name}"
+
+
+def key_of_controller(controller: str, namespace: str) -> str:
+    """Kind, namespace and name of what controls an object of that namespace. controller: kind and name."""
+    kind, _, name = controller.partition("/")
+    return f"{kind}/{namespace}/{name}"
 
 
 def deployment_name(controller: str, above: str) -> str:
@@ -208,7 +221,7 @@ def survey(
     blocked: why the pools are not all known, "" where they are: then no machine is given up that one of them might keep. parts:
     of each pool, where these are not all its machines. queue: see `choose`.
     """
-    known = {each.name: each for each in deployments}
+    known = {each.key: each for each in deployments}
     ordered = sorted(pools, key=lambda pool: pool.name)
     warnings = [warning for pool in ordered for warning in pool.warnings]
     members: defaultdict[str, list[Held]] = defaultdict(list)
@@ -216,7 +229,7 @@ def survey(
     timeouts: dict[str, timedelta] = {}
     found = []
     for machine in sorted(machines, key=lambda machine: machine.key):
-        labels = labels_of(machine, known.get(machine.deployment))
+        labels = labels_of(machine, known.get(machine.set_key))
         matching = [pool for pool in ordered if pool.matches(labels)]
         if len(matching) > 1:
             names = ", ".join(pool.name for pool in matching)
@@ -228,8 +241,8 @@ def survey(
             members[matching[0].name].append(machine)
             timeouts[machine.key] = matching[0].timeout
         else:
-            own[machine.deployment].append(machine)
-            deployment = known.get(machine.deployment)
+            own[machine.set_key].append(machine)
+            deployment = known.get(machine.set_key)
             timeouts[machine.key] = (deployment.timeout if deployment else None) or DEFAULT_TIMEOUT
     chosen = []
     for pool in ordered:
@@ -242,16 +255,17 @@ def survey(
             # Which pool a machine is of, and how many that keeps, is not known as long as one of them can't be read.
             choice = replace(choice, released=())
         chosen.append(PoolSurvey(name=pool.name, cap=pool.cap, choice=choice))
-    for name, machines_of in sorted(own.items()):
-        if name in known and not blocked:
-            choice = choose({name: machines_of}, known[name].cap, now=now, queue=queue)
+    for key, machines_of in sorted(own.items()):
+        name = machines_of[0].deployment
+        if key in known and not blocked:
+            choice = choose({name: machines_of}, known[key].cap, now=now, queue=queue)
             # A pool may select its machines by labels of their Nodes: without its Node a machine may be of any (S21).
             lost = {machine.key for machine in machines_of if pools and machine.node is None and machine.node_name}
             choice = replace(choice, released=tuple(machine for machine in choice.released if machine.key not in lost))
         else:
             # No pool sets a cap: no preservation begins, and one that began under a pool that is gone lasts until its expiry.
             choice = AutomaticChoice(count=sum(is_automatic(machine) for machine in machines_of))
-        chosen.append(PoolSurvey(name=name, cap=known[name].cap if name in known else 0, choice=choice))
+        chosen.append(PoolSurvey(name=name, cap=known[key].cap if key in known else 0, choice=choice))
     standing = {
         **{machine.key: Automatic.SELECTED for each in chosen for machine in each.choice.selected},
         **{machine.key: Automatic.RELEASED for each in chosen for machine in each.choice.released},

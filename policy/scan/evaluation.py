@@ -257,11 +257,8 @@ class _ControlPlaneGuard:
 
     def __init__(self, snapshot: LedgerSnapshot) -> None:
         self._known = snapshot
-        self._taken = sorted(
-            target.node_name
-            for target in snapshot.nodes.values()
-            if target.control_plane and (target.marked or target.remediations)
-        )
+        marked = (target.node_name for target in snapshot.marked.values() if target.control_plane)
+        self._taken = sorted({*marked, *snapshot.control_plane.remediated})
         for check, target in in_turn(snapshot):
             if self._is_member(target) and not self.objection(check, target).why:
                 self._taken.append(target.victim)

@@ -369,7 +369,7 @@ class Ledger:
             requests=self._requests,
             requests_held_back=self._requests_held_back,
             surroundings=self._surroundings,
-            control_plane=inventory.control_plane,
+            control_plane=replace(inventory.control_plane, remediated=inventory.remediated_members(self._checks.values())),
             overlap=self._overlap,
             next_due=self.next_due,
             policies=self._policies,

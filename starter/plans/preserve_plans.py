@@ -28,7 +28,7 @@ from policy.preservation import requests as pool_objects
 from policy.preservation.keep_or_release import PreservationDecision
 from policy.preservation.machine_snapshot import Held, MachinePhase
 from policy.preservation.requests import Pool
-from policy.preservation.survey import DeploymentPool, PoolSurvey, Queue, Survey, deployment_name, survey
+from policy.preservation.survey import DeploymentPool, PoolSurvey, Queue, Survey, deployment_name, key_of_controller, survey
 from policy.scan.evaluation import evaluate
 from policy.values.errors import PolicyError
 from policy.values.machine_apis import MACHINE_APIS, MCM, MachineApi, machine_api
@@ -46,7 +46,7 @@ class _World:
     machines: list[MachineView] = field(default_factory=list)
     deployments: dict[str, DeploymentPool] = field(default_factory=dict)
     above: dict[str, str] = field(default_factory=dict)
-    """Kind and name of what controls a MachineSet, by the same of that."""
+    """Kind and name of what controls a MachineSet, by kind, namespace and name of that."""
     pools: list[Pool] = field(default_factory=list)
     bad_pools: int = 0
 
@@ -196,9 +196,9 @@ def _take_machine(world: _World, api: MachineApi, obj: JsonObject) -> None:
 def _take_set(world: _World, obj: JsonObject) -> None:
     deployment, above = deployment_of(obj)
     if above.startswith("MachineDeployment/"):
-        world.above[f"{obj['kind']}/{deployment.name}"] = above
+        world.above[f"{obj['kind']}/{deployment.key}"] = above
     else:
-        world.deployments[deployment.name] = deployment
+        world.deployments[deployment.key] = deployment
 
 
 def _unhealthy(checks: ClusterSnapshot) -> dict[str, str]:
@@ -216,11 +216,8 @@ def _machines(world: _World, unhealthy: Mapping[str, str]) -> list[Held]:
     """Machines with their Nodes, and Nodes that belong to none."""
     machines, taken = [], set[str]()
     for found in world.machines:
-        held = Held.of(
-            found,
-            world.nodes.get(found.node_name),
-            deployment=deployment_name(found.controller, world.above.get(found.controller, "")),
-        )
+        above = world.above.get(key_of_controller(found.controller, found.namespace), "")
+        held = Held.of(found, world.nodes.get(found.node_name), deployment=deployment_name(found.controller, above))
         if held.node is not None:
             taken.add(held.node_name)
         said = unhealthy.get(f"machine/{held.machine}") or unhealthy.get(f"node/{held.node_name}")

@@ -26,6 +26,7 @@ from tests.cluster.builders import with_templates
 from tests.cluster.machines import SYSTEMS
 from tests.cluster.scans import LIVE, WATCHES, Open
 from tests.cluster.skipping import skipping
+from tests.licensing import LICENCES
 
 __all__ = ["one_authority"]
 
@@ -88,6 +89,7 @@ async def open_scan(api: ApiServer) -> AsyncIterator[Open]:
                 notify=notify,
                 dispatch=dispatch,
                 notify_device_check=notify_device_check,
+                licences=LICENCES,
             )
             return await stack.enter_async_context(scan)
 

@@ -14,6 +14,9 @@ from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.scan import ClusterScan
+from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.api.events import EventRecorder, Happening
+from activities.cluster.api.paths import NODES as NODES_KIND
 from activities.cluster.report.alarms import REASON
 from activities.cluster.watch.freshness import ViewLimits
 from activities.cluster.watch.reflector import WatchLimits
@@ -23,6 +26,7 @@ from policy.episode.events import When
 from policy.objects.marks import Mark
 from policy.scan.data_at_risk import DataAtRisk
 from policy.scan.scan_report import ScanReport
+from policy.values.times import written
 from simulator.api.control.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient
@@ -184,6 +188,29 @@ async def test_what_is_past_already_is_told_at_once_and_once_whatever_worker_sca
     assert len(scans.meter.counted) == 1
     at_risk = {(When.DATA_AT_RISK, SICK)}
     assert {(each.when, each.node) for each in scans.notices} == {(When.CIRCUIT_BREAKER, ""), *at_risk}
+
+
+async def test_s36_no_event_of_another_author_silences_us(cluster: ApiClient, scans: Scans) -> None:
+    """S36: a kubelet may create Events, and knows all that ours tells of its Node."""
+    await fall(cluster, timedelta(hours=1))
+    seen = await cluster.get(f"{NODES}/{SICK}")
+    since = next(each["lastTransitionTime"] for each in seen["status"]["conditions"] if each["type"] == "Ready")
+    happening = Happening(about=NODES_KIND.ref(SICK), uid=seen["metadata"]["uid"], reason=REASON, message="", identity=since)
+    about = {"apiVersion": "v1", "kind": "Node", "name": SICK}
+    forged = {"metadata": {"name": happening.name}, "involvedObject": about, "reason": "Forged", "lastTimestamp": written(now())}
+    await cluster.create(EVENTS, forged)
+    scan = await scans.open()
+    await scans.observe_until(scan, lambda _: scans.meter.counted)
+    assert [each.node for each in scans.notices if each.when is When.DATA_AT_RISK] == [SICK]
+
+
+async def test_s36_an_event_from_the_future_is_not_a_recent_one(cluster: ApiClient, connection: ClusterConnection) -> None:
+    """S36: its moment would silence us until then."""
+    about = NODES_KIND.ref(SICK)
+    recorder, happening = EventRecorder(connection), Happening(about=about, uid="u", reason=REASON, message="")
+    assert [await recorder.publish(happening, quiet=timedelta(hours=1)) for _ in range(2)] == [True, False]
+    await cluster.patch(f"{EVENTS}/{happening.name}", {"lastTimestamp": "2099-01-01T00:00:00Z"})
+    assert await recorder.publish(happening, quiet=timedelta(hours=1))
 
 
 @pytest.mark.parametrize("scanned", [True, False], ids=["after-a-scan", "never-scanned"])

@@ -18,8 +18,12 @@ from activities.cluster.acts.cluster_lease import ScannerLease
 from activities.cluster.acts.preservation import ClusterPreservation
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.lease_view import CLUSTER_LEASE
+from activities.cluster.api.paths import MACHINE_DEPLOYMENTS
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.live.last_look import LastLook
+from activities.cluster.objects.machines_decoding import read_machine
+from activities.cluster.watch.intake import PreservationIntake
+from activities.cluster.watch.kinds import Destination, ReadKind
 from activities.contracts.preservation import GiveUpRequest, GiveUpResult, Hold, HoldRequest, Wish
 from activities.contracts.remediation import BeforeActing, RememberRequest
 from activities.contracts.target import LookRequest, LookResult, LookVerdict, Target
@@ -45,7 +49,9 @@ from policy.preservation.machine_snapshot import (
     TAINT,
     Isolation,
 )
+from policy.preservation.preservation_index import PreservationIndex
 from policy.preservation.requests import ISOLATE_ANNOTATION, LAST_APPLIED_ANNOTATION, PRESERVE_FOR_ANNOTATION, Pool, pool_of
+from policy.values.machine_apis import MCM
 from policy.values.mode import Mode
 from policy.values.object_refs import ObjectRef
 from simulator.client import ApiClient, ApiError
@@ -423,6 +429,47 @@ async def test_s24_a_cap_gives_up_what_exceeds_it_as_it_is_now_and_nothing_that_
     assert (await world.hold(wish=Wish(surplus=True))).terminate
     found = await world.hold(wish=Wish(surplus=True), machine=replace(REF, name="w-8"), node="")
     assert found.preserved
+
+
+OF_A_SET = [owner("MachineDeployment", name="workers", api_version=f"{GROUP}/v1alpha1")]
+
+
+def a_set(namespace: str, cap: int, name: str = "workers") -> Object:
+    spec = {"autoPreserveFailedMachineMax": cap, "replicas": 1}
+    metadata = {"name": name, "namespace": namespace}
+    return {"apiVersion": f"{GROUP}/v1alpha1", "kind": "MachineDeployment", "metadata": metadata, "spec": spec}
+
+
+async def test_s24_only_the_set_of_its_own_namespace_gives_a_machine_up(world: Surroundings) -> None:
+    """S21, S24: a tenant's set of the name releases none that ours keeps, and one that can't be read blocks its own machines."""
+    sets = f"/apis/{GROUP}/v1alpha1/namespaces/%s/machinedeployments"
+    await world.person.create(DEFINITIONS, definition("MachineDeployment"))
+    await world.person.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "tenant"}})
+    one = machine("Failed")
+    one["metadata"]["ownerReferences"] = OF_A_SET
+    await world.has(node(), one)
+    await world.person.create(sets % "shoot", a_set("shoot", 1))
+    assert (await world.hold(wish=Wish(automatic=True))).preserved
+    for found in (a_set("tenant", 0), a_set("tenant", -1, "other")):
+        await world.person.create(sets % "tenant", found)
+    for cap, kept in ((1, True), (-1, True), (0, False)):
+        await world.person.patch(f"{sets % 'shoot'}/workers", {"spec": {"autoPreserveFailedMachineMax": cap}})
+        found = await world.hold(wish=Wish(surplus=True))
+        assert (found.preserved, found.terminate) == (kept, not kept), cap
+
+
+@pytest.mark.parametrize(("namespace", "released"), [("shoot", True), ("tenant", False)])
+def test_s24_a_scan_reads_a_cap_of_the_machines_own_namespace(namespace: str, released: bool) -> None:
+    index, deployments = PreservationIndex(), MACHINE_DEPLOYMENTS[MCM]
+    intake = PreservationIntake(index, lambda: NOW)
+    one = machine("Failed", **{PRESERVE_ANNOTATION: "auto-preserved"})
+    one["metadata"]["ownerReferences"] = OF_A_SET
+    one["status"]["currentStatus"]["preserveExpiryTime"] = "2026-11-24T12:00:00Z"
+    index.put_machine(REF, read_machine(one, MCM), NOW - timedelta(hours=1))
+    for where, cap in (("shoot", 1), (namespace, 0)):
+        kind = ReadKind(resource=deployments, destination=Destination.SETS)
+        intake.take(kind, deployments, f"{where}/workers", a_set(where, cap))
+    assert any(need.released for need in index.needs(NOW, lambda _: "")[0]) is released
 
 
 SILENT = {

@@ -8,6 +8,7 @@ while something asks us to act: with no policy in the cluster and no work in han
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -35,6 +36,8 @@ from activities.contracts import metrics
 from activities.contracts.scan import ObservationActivities, RecordRequest, RecordResult, ScanActivities, ScanRequest
 from activities.decision_stream import RecordDecisions
 from activities.errors import ErrorType
+from activities.keyring import Keyring
+from activities.licences import Licences
 from activities.notification_sender import Notify, discard_notice
 from activities.worker_clock import utc_now, wrong_clock
 from policy.history.spell_lifecycle import LONGEST, with_traces
@@ -82,7 +85,8 @@ class ClusterScan(ScanActivities):
     NodeActions out; None: they stay as they are. notify_device_check: is called with a digest of the policies that name devices,
     when it has changed: a wrong address or password is found when it is written, and not an hour later. A Secret alone that
     changes is not noticed: it is read, and not watched (S40). meter: the process's own, for what is known of the cluster. record:
-    writes the decision stream, None where none is configured.
+    writes the decision stream, None where none is configured. licences: by these, workers know one another's warnings; None:
+    this one believes its own alone.
     """
 
     def __init__(
@@ -99,6 +103,7 @@ class ClusterScan(ScanActivities):
         meter: MetricMeter = MetricMeter.noop,
         notify: Notify = discard_notice,
         record: RecordDecisions | None = None,
+        licences: Licences | None = None,
     ) -> None:
         self._cluster = cluster
         self.view = view
@@ -106,7 +111,13 @@ class ClusterScan(ScanActivities):
         self._cluster_lease = lease or ScannerLease(view.connection, clock=clock)
         self._lease = LeaseRenewal(self._cluster_lease, on_change=view.wake_scans)
         self._risks = DataAtRiskReporter(
-            cluster, view.connection, view.at_risk, clock=view.now, on_change=view.wake_scans, notify=notify
+            cluster,
+            view.connection,
+            view.at_risk,
+            licences=licences or Licences(Keyring([secrets.token_bytes()])),
+            clock=view.now,
+            on_change=view.wake_scans,
+            notify=notify,
         )
         self._mistakes = MistakeReporter(view.mistaken, connection_of=watches.connection_of, on_change=view.wake_scans)
         actions = watches.actions

@@ -19,6 +19,7 @@ from typing import Any
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.paths import EVENTS
 from activities.cluster.api.refusals import ObjectExists, edit
+from policy.episode.proofs import CLOCK_TOLERANCE
 from policy.objects.nodes import NodeEvent
 from policy.values.display_text import in_a_line
 from policy.values.object_refs import ObjectRef
@@ -84,7 +85,10 @@ class EventRecorder:
         return await self.publish(happening, quiet=timedelta.max)
 
     async def publish(self, happening: Happening, *, quiet: timedelta = timedelta(0)) -> bool:
-        """Create the Event, or count it once more. quiet: not if any worker has so shortly ago. Whether it was written."""
+        """Create the Event, or count it once more. quiet: not if any worker has so shortly ago. Whether it was written.
+
+        A moment that is yet to come is no worker's: it would silence us until then.
+        """
         namespace = happening.about.namespace or CLUSTER_SCOPED_NAMESPACE
         collection = EVENTS.path(namespace=namespace)
         path = EVENTS.path(happening.name, namespace=namespace)
@@ -96,7 +100,7 @@ class EventRecorder:
             except ObjectExists:
                 event = await self._connection.get(path)
                 last = moment_of(event.get("lastTimestamp"))
-                if last is not None and self._clock() - last < quiet:
+                if last is not None and -CLOCK_TOLERANCE <= self._clock() - last < quiet:
                     return False
                 counted = {
                     "metadata": {"resourceVersion": event["metadata"]["resourceVersion"]},

@@ -6,6 +6,7 @@ API's objects do when that is another API server than the nodes'.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -55,11 +56,13 @@ from policy.preservation.keep_or_release import Automatic, Overridden, Override,
 from policy.preservation.machine_snapshot import EXPIRY_ANNOTATION, Held, MachinePhase
 from policy.preservation.preservation_index import NOT_WELL
 from policy.preservation.requests import DEFAULT_TIMEOUT, Pool, read_policy
-from policy.preservation.survey import DeploymentPool, deployment_name, is_automatic, labels_of, survey
+from policy.preservation.survey import DeploymentPool, deployment_name, is_automatic, key_of_controller, labels_of, survey
 from policy.values.errors import PolicyError
 from policy.values.machine_apis import MACHINE_APIS, MCM
 from policy.values.object_refs import Dialect, ObjectRef
 from policy.values.times import moment_of
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,8 +167,8 @@ class PreservedMachineReader:
             return Overridden(override=Override.DELETION, why=f"what is above it can't be read: {error}")
 
     async def is_surplus(self, held: Held, now: datetime) -> bool:
-        """Whether the cap of its pool gives that machine up, by all machines as they are now (S24). Where a pool, or a set that
-        has a cap of its own, can't be read no cap does."""
+        """Whether the cap of its pool gives that machine up, by all machines as they are now (S24). Where a pool can't be read
+        no cap does; the machines of a set that can't be read are given up by none, and count for none."""
         pools, problem = await self._pools()
         nodes = {each.name: each for each in await read_views(self._nodes, NODES, NODE_DECODING)}
         deployments, above, unread = await self._deployments()
@@ -174,27 +177,32 @@ class PreservedMachineReader:
             read = partial(read_views, self._connections.of(api.api_version), decoding=machine_decoding(api))
             views = await as_served(MACHINES[api], read) or ()
             for view in (each for each in views if not (each.unreadable or each.preservation_problem)):
-                name = deployment_name(view.controller, above.get(view.controller, ""))
-                machines.append(
-                    await _as_called(once, Held.of(view, nodes.pop(view.node_name, None), deployment=name), view, now)
-                )
+                own = key_of_controller(view.controller, view.namespace)
+                name = deployment_name(view.controller, above.get(own, ""))
+                one = Held.of(view, nodes.pop(view.node_name, None), deployment=name)
+                if unread.isdisjoint({own.partition("/")[2], one.set_key}):
+                    machines.append(await _as_called(once, one, view, now))
         machines += [await _as_called(once, Held.alone(node), None, now) for node in nodes.values()]
         # As the scanner's index has it: a set that can't be seen keeps none.
-        sets = [deployments.get(name, DeploymentPool(name=name)) for name in {each.deployment for each in machines} if name]
-        found = survey(machines, pools, sets, now=now, blocked=problem or unread)
+        keyed = {
+            each.set_key: DeploymentPool(name=each.deployment, namespace=each.namespace) for each in machines if each.set_key
+        }
+        found = survey(machines, pools, [deployments.get(key, none) for key, none in keyed.items()], now=now, blocked=problem)
         return any(each.held.key == held.key and each.automatic is Automatic.RELEASED for each in found.decisions)
 
-    async def _deployments(self) -> tuple[dict[str, DeploymentPool], dict[str, str], str]:
-        """Those of machine-controller-manager by name, what controls each, by kind and name, and what can't be read of them."""
-        deployments, above, unread = dict[str, DeploymentPool](), dict[str, str](), ""
+    async def _deployments(self) -> tuple[dict[str, DeploymentPool], dict[str, str], set[str]]:
+        """Those of machine-controller-manager by `DeploymentPool.key`, what controls each, by its kind and that, and the keys of
+        those that can't be read."""
+        deployments, above, unread = dict[str, DeploymentPool](), dict[str, str](), set[str]()
         for kind in (MACHINE_SETS[MCM], MACHINE_DEPLOYMENTS[MCM]):
             for document in await unless_gone(self._nodes.list_objects(kind.path())) or ():
                 try:
                     one, owner = deployment_of(kind.whole(document))
                 except (msgspec.MsgspecError, ValueError) as error:
-                    unread = f"{kind.kind}/{document['metadata']['name']}: {error}"
+                    unread.add(f"{document['metadata']['namespace']}/{document['metadata']['name']}")
+                    log.warning("%s in %s can't be read: %s", kind.kind, document["metadata"]["namespace"], error)
                 else:
-                    deployments[one.name], above[f"{kind.kind}/{one.name}"] = one, owner
+                    deployments[one.key], above[f"{kind.kind}/{one.key}"] = one, owner
         return deployments, above, unread
 
     async def _machine_of(self, node: str) -> LiveMachine | None:

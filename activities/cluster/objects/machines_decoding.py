@@ -388,4 +388,5 @@ def deployment_of(document: JsonObject) -> tuple[DeploymentPool, str]:
     labels = dict(found.metadata.labels or {})
     labels |= {key: value for key, value in mapping(mapping(template.metadata).get("labels")).items() if isinstance(value, str)}
     timeout = preserve_timeout(template.spec.machine_preserve_timeout if template.spec is not None else None)
-    return DeploymentPool(name=found.metadata.name, cap=cap, timeout=timeout, labels=labels), found.metadata.controller
+    name, namespace = found.metadata.name, found.metadata.namespace or ""
+    return DeploymentPool(name=name, namespace=namespace, cap=cap, timeout=timeout, labels=labels), found.metadata.controller

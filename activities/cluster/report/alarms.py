@@ -24,6 +24,7 @@ from activities.cluster.objects.workload import INLINE_DISKS, Pod, read_pods
 from activities.cluster.report.background_writer import BackgroundWriter
 from activities.contracts import metrics
 from activities.contracts.scan import ScanRequest
+from activities.licences import Licences
 from activities.notification_sender import Notify, discard_notice
 from policy.episode.advice import ASK_STATUS
 from policy.episode.events import When
@@ -172,15 +173,18 @@ class DataAtRiskReporter(BackgroundWriter):
         connection: ClusterConnection,
         at_risk: DataAtRisk,
         *,
+        licences: Licences,
         clock: Callable[[], datetime],
         on_change: Callable[[], None],
         notify: Notify = discard_notice,
     ) -> None:
+        """licences: by these, workers know one another's Events. Kubelets write Events too, and silence none of ours."""
         super().__init__(f"data at risk of {cluster}", on_change=on_change)
         self._cluster = cluster
         self._notify = notify
         self._connection = connection
         self._at_risk = at_risk
+        self._licences = licences
         self._clock = clock
         self._recorder = EventRecorder(connection)
 
@@ -220,7 +224,7 @@ class DataAtRiskReporter(BackgroundWriter):
         that. While Temporal is away each worker of the cluster comes here."""
         now = self._clock()
         try:
-            published = await self._recorder.publish(_happening(warned), quiet=self._at_risk.repeat - CLOCKS_DIFFER)
+            published = await self._recorder.publish(self._happening(warned), quiet=self._at_risk.repeat - CLOCKS_DIFFER)
         except ApplicationError as error:
             log.warning("the Event %s on Node/%s was not written: %s", REASON, warned.node, error.message)
             self._at_risk.not_notified(warned.node, now)
@@ -234,6 +238,16 @@ class DataAtRiskReporter(BackgroundWriter):
             )
             metrics.DATA_AT_RISK.add(meter, cluster=self._cluster)
 
+    def _happening(self, warned: DataAtRiskWarning) -> Happening:
+        return Happening(
+            about=NODES.ref(warned.node),
+            uid=warned.uid,
+            reason=REASON,
+            message=_message(warned),
+            warning=True,
+            identity=self._licences.identity_of(self._cluster, REASON, warned.uid, written(warned.since)),
+        )
+
 
 def _stay(pod: Pod) -> PodStay:
     """What is inline in a pod is its own; a claim may be several pods'."""
@@ -244,17 +258,6 @@ def _stay(pod: Pod) -> PodStay:
         volumes=frozenset([*(f"{metadata.namespace}/{claim}" for claim in pod.claims), *disks]),
         requested=pod.deletion_requested,
         patience=patience_of(pod.spec.tolerations or ()),
-    )
-
-
-def _happening(warned: DataAtRiskWarning) -> Happening:
-    return Happening(
-        about=NODES.ref(warned.node),
-        uid=warned.uid,
-        reason=REASON,
-        message=_message(warned),
-        warning=True,
-        identity=written(warned.since),
     )
 
 

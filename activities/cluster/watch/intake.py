@@ -251,7 +251,7 @@ class PreservationIntake:
             case Destination.POOLS:
                 self._put_pool(name, found)
             case Destination.SETS:
-                self._put_set(f"{version.kind}/{name}", key, found)
+                self._put_set(f"{version.kind}/{key}", found)
             case _ if found is None:
                 self._preservation_index.remove_machine(key)
             case _:
@@ -263,16 +263,16 @@ class PreservationIntake:
             log.warning("%s is left out of preservation: %s", ref.key, machine.preservation_problem)
         self._preservation_index.put_machine(ref, machine, self._clock())
 
-    def _put_set(self, owner: str, key: str, found: JsonObject | None) -> None:
+    def _put_set(self, key: str, found: JsonObject | None) -> None:
         if found is None:
-            self._preservation_index.put_deployment(owner, None)
+            self._preservation_index.put_deployment(key, None)
             return
         try:
             deployment, above = deployment_of(found)
         except (msgspec.MsgspecError, ValueError) as error:
-            log.warning("%s (%s) can't be read: %s", owner, key, error)
+            log.warning("%s can't be read: %s", key, error)
         else:
-            self._preservation_index.put_deployment(owner, deployment, above)
+            self._preservation_index.put_deployment(key, deployment, above)
 
     def _put_pool(self, name: str, found: JsonObject | None) -> None:
         if found is None:

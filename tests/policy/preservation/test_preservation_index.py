@@ -284,7 +284,7 @@ def test_a_new_machine_set_releases_none_that_is_kept() -> None:
     fleet = Fleet(pool(3))
     kept_by_the_cap(fleet, 1, 2, 3)
     for name in ("set", "new"):
-        fleet.index.put_deployment(f"MachineSet/{name}", DeploymentPool(name=name))
+        fleet.index.put_deployment(f"MachineSet/shoot/{name}", DeploymentPool(name=name, namespace="shoot"))
     assert fleet.actions(NOW + SETTLED) == {}
     fleet.node(4)
     fleet.machine(4, controller="MachineSet/new")
@@ -311,7 +311,7 @@ def test_a_part_that_has_more_than_its_share_leaves_less_for_the_others() -> Non
 def test_a_kept_machine_that_loses_its_node_is_not_released_by_another_cap() -> None:
     """S21, S24: the pool selects by labels of Nodes; without its Node the machine seems to be of a MachineSet that keeps none."""
     fleet = Fleet(pool(1, selector=Selector(requirements=(Requirement(key=ZONE_LABEL, operator=Operator.IN, values=("a",)),))))
-    fleet.index.put_deployment("MachineSet/set", DeploymentPool(name="set"))
+    fleet.index.put_deployment("MachineSet/shoot/set", DeploymentPool(name="set", namespace="shoot"))
     kept_by_the_cap(fleet, 1)
     assert fleet.actions(NOW + SETTLED) == {}
     fleet.index.remove_node("n-1")

@@ -134,9 +134,9 @@ def test_s24_a_mistake_in_a_pool_releases_nothing() -> None:
     """A PreservationPolicy is edited into one that can't be read (or can't be listed): its machines fall to their
     MachineDeployment, which says no cap of its own, and all of them are released and deleted."""
     kept = replace(held(**{PRESERVE_ANNOTATION: "auto-preserved"}), expiry=NOW + HOURS, deployment="d")
-    pool = read_policy(PRESERVATION_POLICY)
-    assert survey([kept], [pool], [DeploymentPool(name="d")], now=NOW).decisions[0].preserved
-    (decision,) = survey([kept], [], [DeploymentPool(name="d")], now=NOW, blocked="PreservationPolicy/all: a typo").decisions
+    pool, own = read_policy(PRESERVATION_POLICY), DeploymentPool(name="d", namespace="s")
+    assert survey([kept], [pool], [own], now=NOW).decisions[0].preserved
+    (decision,) = survey([kept], [], [own], now=NOW, blocked="PreservationPolicy/all: a typo").decisions
     assert (decision.action is PreservationAction.TERMINATE, decision.automatic) == (False, Automatic.NOTHING)
 
 
@@ -156,7 +156,7 @@ def test_s24_before_the_policies_have_been_listed_no_machine_is_released() -> No
     """A worker that has just begun, or has no right to list them, knows the MachineDeployment's cap of 0 and no other."""
     index = PreservationIndex()
     ref = ObjectRef(api_version="machine.sapcloud.io/v1alpha1", kind="Machine", name="w", namespace="s")
-    index.put_deployment("MachineDeployment/d", DeploymentPool(name="d"))
+    index.put_deployment("MachineDeployment/s/d", DeploymentPool(name="d", namespace="s"))
     index.put_node(NodeView(name="n", uid="u", conditions=(Condition(type=READY, status="Unknown"),)))
     index.put_machine(ref, KEPT, NOW - HOURS)
     assert [bool(need.released) for need in index.needs(NOW, lambda _: "")[0]] == [True]

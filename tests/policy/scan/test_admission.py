@@ -26,8 +26,9 @@ from policy.objects.scopes import CLUSTER, GroupCount
 from policy.remediation.control_plane import objection_by_count
 from policy.remediation.ladder import EscalationStep
 from policy.remediation.strategies import Strategy
-from policy.scan.admission import Refused, admit, answer_request, orphans
+from policy.scan.admission import Refused, admit, answer_request, orphans, quorum_objection
 from policy.scan.candidates import MOST_UNCOUNTED, answer_without_trying
+from policy.scan.evaluation import evaluate
 from policy.scan.ledger import Ledger
 from policy.scan.pauses import Pause
 from policy.scan.permit_rules import RULES, AdmissionRefusal, Asker, PermitRule
@@ -878,6 +879,24 @@ def test_a_remediation_object_of_a_stranger_blocks_no_episode(namespace: str, ve
     well = [a_node(f"well-{number}") for number in range(3)]
     [candidate] = ledger_of(a_node(ready="Unknown", age=900), *well, check, found).report_parts(NOW).candidates
     assert ("that this check did not create" in candidate.refused) is vetoes, candidate.refused
+
+
+@pytest.mark.parametrize(("namespace", "vetoes"), [("medik8s", True), ("tenant", False)])
+def test_s15_a_remediation_object_of_a_stranger_about_a_well_member_holds_back_no_other(namespace: str, vetoes: bool) -> None:
+    """S15, S46: of an object beside the template a scan and the looks of an open episode say that another member goes first."""
+    template = ObjectRef(api_version=f"{SNR}/v1alpha1", kind="SelfNodeRemediationTemplate", name="a", namespace="medik8s")
+    found = RemediationObject(ref=replace(template, kind="SelfNodeRemediation", name="n0", namespace=namespace), target="n0")
+    labels = {WORKER: "", "node-role.kubernetes.io/control-plane": ""}
+    nodes = [
+        a_node(name, labels=labels, **how) for name, how in (("n0", {}), ("n1", {"ready": "Unknown", "age": 900}), ("n2", {}))
+    ]
+    check = replace(a_check(), rungs=(EscalatingRemediation(template=template),))
+    ledger = ledger_of(*nodes, check, found)
+    report = replace(report_of(ledger.report_parts(NOW)), view=ViewState(synced=True), lease=ClusterLease(held=True))
+    [refused] = [each.reason for each in admit(report, (), cap=5, now=NOW).refused] or [""]
+    member = a_permit("n1", control_plane=True)
+    assert (refused == "ControlPlaneGuard", "n0" in quorum_objection(report, (member,), member)) == (vetoes, vetoes)
+    assert any("ControlPlaneGuard" in str(each.held_by) for one in evaluate(ledger.known(NOW)) for each in one.verdicts) is vetoes
 
 
 def test_what_a_stranger_lays_at_a_checks_door_makes_no_node_of_it_unwell() -> None:
