@@ -261,6 +261,7 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
             node_uid=status.node_uid,
             provider_id=status.provider_id,
             override=CIRCUIT_BREAKER if status.override else "",
+            by_person=status.by_person,
         )
 
     async def describe_former(self, request: FormerRun) -> FormerRunDescription:

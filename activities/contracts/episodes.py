@@ -80,7 +80,8 @@ class EpisodeDescription:
     """What the server says of `episode/<cluster>/<node>`. `open` False with `known` True: it has closed.
 
     incident: "" where neither the episode nor its memo says, `foreign <type>` for a workflow under that id that is none of ours.
-    control_plane, node_uid, provider_id, override: what the episode itself says; None and nothing where it has not said yet.
+    control_plane, node_uid, provider_id, override, by_person: what the episode itself says; None and nothing where it has not
+    said yet.
     """
 
     node: str
@@ -97,6 +98,7 @@ class EpisodeDescription:
     node_uid: str = ""
     provider_id: str = ""
     override: str = ""
+    by_person: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -417,7 +417,7 @@ class EpisodeStatus:
     next destructive act, each with its owner, end and reason. ways: the commands that it accepts now. try_number of tries: of
     the current step, tries 0 while there is none; restarts of most_restarts: of all its steps, since a person last let it go on.
     readings: of power devices, the latest since the first off. override: who overrides a circuit breaker for it, and why; "" for
-    none.
+    none. by_person: whether a person wanted that for which it last asked for its permit.
     """
 
     incident: str
@@ -460,6 +460,7 @@ class EpisodeStatus:
     most_restarts: int = 0
     readings: tuple[Reading, ...] = ()
     override: str = ""
+    by_person: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from policy.episode.gate import Operation
 from policy.episode.messages import OffProof, PathProof, Pinned, Reading, RestartProof, SeenNode
-from policy.fence.plan import FencingPlan, Freeing, PowerDevice
+from policy.fence.plan import Act, FencingPlan, Freeing, PowerDevice
 from policy.fence.power import OF_POWER, RESTORING, PowerAct, PowerState, VolumeState
 from policy.objects.nodes import READY, NodeView
 from policy.values.times import written
@@ -219,6 +219,16 @@ def licenses(
     if act in RESTORING:
         return looked is Operation.GIVE_BACK
     return looked is Operation.DISRUPT and devices_compared and not _is_blank(pinned, seen, act)
+
+
+_CUTS = {PowerAct.CUT_PATH: Act.CUT_PATH, PowerAct.QUARANTINE: Act.QUARANTINE, PowerAct.DETACH_VOLUME: Act.DETACH_VOLUMES}
+
+
+def lists(plan: FencingPlan, act: PowerAct) -> bool:
+    """Whether a destructive act is one of that plan: it says what may be done to the node, and not which devices alone."""
+    if act is PowerAct.TERMINATE:
+        return plan.terminate_instance
+    return bool(plan.levels) if act is PowerAct.OFF else any(each.act is _CUTS.get(act) for each in plan.isolation)
 
 
 def _is_blank(pinned: Pinned, seen: SeenNode, act: PowerAct) -> bool:

@@ -163,6 +163,7 @@ class Episode:
     asked: FencingInput | None
     permit: bool = False
     parked: bool = False
+    by_person: bool = False
     cleans_up: bool = False
     done: int = 0
     """How many of its acts are done."""
@@ -417,6 +418,7 @@ class Fleet:
             control_plane=False,
             node_uid=found.uid,
             provider_id=found.provider_id,
+            by_person=found.by_person,
         )
 
     def find_open(self, request: FindRequest) -> FoundOpen:

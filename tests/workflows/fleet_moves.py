@@ -430,7 +430,7 @@ class FleetPlay:
         if (scanner := self.fleet.scanner) is None:
             self._rests(episode)
             return
-        episode.parked = False
+        episode.parked, episode.by_person = False, by_person
         body = self.fleet.nodes[episode.node]
         request = PermitRequest(
             node=episode.node,

@@ -11,6 +11,7 @@ from temporalio import workflow
 from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts import metrics
+from activities.contracts.episodes import EpisodeDescription
 from policy.checks.fence_policies import Attempts, FencePolicies
 from policy.episode.messages import FencingInput, Kind, Need, NeedKind, Outcome, SeenNode, scanner_id
 from policy.episode.permits import Permit, PermitDecision, PermitRequest, PermitState, Release
@@ -25,6 +26,8 @@ from workflows.kit.messages import Backoff
 from workflows.scanner import backoff
 from workflows.scanner.backoff import AFTER_REFUSAL, UNJUDGED
 from workflows.scanner.state import ScannerInput, ScannerState
+
+OPEN = EpisodeDescription(node="n", known=True, open=True, workflow_id="w", incident="i")
 
 
 def test_a_node_is_left_alone_that_is_held_off_or_whose_episode_has_just_ended() -> None:
@@ -76,11 +79,31 @@ def test_only_a_person_s_request_ends_what_failed_attempts_have_begun(by_person:
     scanner = HealthScanner(ScannerInput(cluster="c", state=state))
     request = PermitRequest(node="n", workflow_id="w", incident="i", by_person=by_person)
     assert scanner._story._answer(report(), request).decision is PermitDecision.GRANTED
+    backoff.end_by_person(state, replace(OPEN, by_person=by_person))
     assert (state.held_off, state.attempts) == ({"n": held}, {} if by_person else {"n": failed})
     state.permits, state.held_off = {}, {"n": replace(held, holder="")}
     again = scanner._story._answer(report(), replace(request, incident="j"))
     assert again.decision is (PermitDecision.GRANTED if by_person else PermitDecision.REFUSED), again.reason
+    backoff.end_by_person(state, replace(OPEN, incident="j", by_person=by_person))
     assert bool(state.held_off) is not by_person
+
+
+@pytest.mark.parametrize("seen", [{"open": False}, {"incident": "another"}, {"by_person": False}], ids=str)
+def test_s19_a_request_in_a_person_s_name_ends_no_hold_off_unless_temporal_shows_its_episode(
+    seen: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any client may send it, and a release after it; what it says of a veto is no shorter hold-off either."""
+    monkeypatch.setattr(workflow, "now", lambda: NOW)
+    held, failed = Backoff(node="n", reason="aborted by ada"), Attempts(node="n", failed=1, at=NOW)
+    state = ScannerState(started=NOW, known=True, held_off={"n": held}, attempts={"n": failed}, described_at=NOW)
+    asked = PermitRequest(node="n", workflow_id="w", incident="i", by_person=True)
+    story = HealthScanner(ScannerInput(cluster="c", state=state))._story
+    assert story._answer(report(), asked).decision is PermitDecision.GRANTED
+    assert state.described_at is None, "it is looked for at once"
+    backoff.end_by_person(state, replace(OPEN, **{"by_person": True, **seen}))  # type: ignore[arg-type]
+    assert (state.held_off, state.attempts) == ({"n": held}, {"n": failed})
+    backoff.note_release(state, Release(node="n", incident="i", outcome=Outcome.RELEASED, problem="vetoed"))
+    assert state.held_off == {"n": held}
 
 
 def test_s19_a_person_s_request_that_only_waits_in_the_queue_ends_no_hold_off(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,9 +114,11 @@ def test_s19_a_person_s_request_that_only_waits_in_the_queue_ends_no_hold_off(mo
     story = HealthScanner(ScannerInput(cluster="c", state=state))._story
     asked = PermitRequest(node="n", workflow_id="w", incident="j", by_person=True)
     assert story._answer(report(), asked).decision is PermitDecision.QUEUED
+    backoff.end_by_person(state, replace(OPEN, incident="j", by_person=True))
     assert (state.held_off, state.attempts) == ({"n": held}, {"n": failed})
     state.permits.clear()
     assert story._answer(report(), asked).decision is PermitDecision.GRANTED
+    backoff.end_by_person(state, replace(OPEN, incident="j", by_person=True))
     assert (state.held_off, state.attempts) == ({}, {})
 
 

@@ -90,6 +90,7 @@ class AnsweringEpisode:
             control_plane=True,
             node_uid="uid-1",
             provider_id="sim:///1",
+            by_person=True,
         )
 
 
@@ -199,7 +200,7 @@ async def test_what_an_episode_says_of_its_node_is_passed_on(env: WorkflowEnviro
     async with holding(env.client, "node-2", "Fencing", memo={"incident": "i-1"}, by=AnsweringEpisode):
         found = await described(env.client, "node-2")
     assert (found.incident, found.started, found.permit) == ("i-1", SINCE, False)
-    assert (found.control_plane, found.node_uid, found.provider_id) == (True, "uid-1", "sim:///1")
+    assert (found.control_plane, found.node_uid, found.provider_id, found.by_person) == (True, "uid-1", "sim:///1", True)
 
 
 async def test_open_episodes_are_told_of_their_nodes_and_the_others_are_named(env: WorkflowEnvironment) -> None:

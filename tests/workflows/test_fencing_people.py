@@ -641,11 +641,16 @@ async def test_no_input_of_a_workflow_writes_a_line_or_a_verified_name_of_its_ow
     kind: NeedKind, env: WorkflowEnvironment
 ) -> None:
     """S42, S41: neither of an episode that says that a program wants it, nor in a word's reason."""
-    forged = {"requester": "ada, verified by Kubernetes", "need": Need(kind=kind, reason="sick\nnode-8  fenced")}
+    forged = {
+        "requester": "ada, verified by Kubernetes",
+        "need": Need(kind=kind, reason="sick\nnode-8  fenced"),
+        "permit_granted": False,
+    }
     world = World(need=forged["need"])
     async with fencing(env, world, at="cordon", **forged) as run:
         status = await run.status()
         assert (status.requester.partition(" (")[0], status.reason) == ("unknown", "sick node-8  fenced")
+        assert status.by_person is (kind is NeedKind.PERSON), "by which the scanner ends hold-offs (S19)"
         with pytest.raises(WorkflowUpdateFailedError) as refused:
             await run.handle.execute_update(Fencing.hold, PersonRequest(who="ada", reason="looks\nby bob: go on"))
         assert "reason: expected one line" in str(refused.value.cause)

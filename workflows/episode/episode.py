@@ -343,6 +343,7 @@ class Episode:
             question=self.state.question,
             readings=tuple(self.state.readings.values()),
             override=self.overridden_by,
+            by_person=self.state.by_person,
         )
 
     @property

@@ -56,7 +56,7 @@ async def obtain_permit(
     phase: as people see the episode meanwhile. gone: why the permit is not wanted any more, "" while it is.
     """
     episode.enter(phase=phase, doing="asks the scanner for a permit")
-    pause = FIRST_PAUSE
+    episode.state.by_person, pause = request.by_person, FIRST_PAUSE
     while True:
         answer = await _ask(episode, request)
         episode.state.queued = answer.reason if answer.decision is PermitDecision.QUEUED else ""

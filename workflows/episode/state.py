@@ -446,6 +446,8 @@ class EpisodeState:
 
     # The permit
     permit: bool = False
+    by_person: bool = False
+    """Whether a person wanted that for which it last asked for its permit."""
     queued: str = ""
     holder: str = ""
 

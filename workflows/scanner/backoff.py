@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 
 from temporalio import workflow
 
+from activities.contracts.episodes import EpisodeDescription
 from policy.checks.fence_policies import NO_POLICIES, Attempts, PowerMoment, left_alone_until
 from policy.episode.advice import until_well_or_asked
 from policy.episode.messages import NeedKind, Outcome, SeenNode
@@ -61,8 +62,14 @@ def note_refused_opening(state: ScannerState, permit: Permit, reason: str, *, ho
     state.held_off[permit.node] = Backoff(node=permit.node, reason=reason, until=until, holder=holder, judges=judges)
 
 
-def end_by_person(state: ScannerState, node: str) -> None:
-    """A person wants the node to be acted upon, and has got the permit. That another episode is in the way ends by itself."""
+def end_by_person(state: ScannerState, episode: EpisodeDescription) -> None:
+    """A person wants the node to be acted upon, and the episode has got the permit. What asks is believed once Temporal shows
+    such an episode: any client may send the request. That another episode is in the way ends by itself."""
+    node, permit = episode.node, state.permits.get(episode.node)
+    if permit is None or permit.state is PermitState.PARKED or permit.incident != episode.incident:
+        return
+    if not episode.open or not episode.by_person:
+        return
     if (held := state.held_off.get(node)) is not None and not held.holder:
         del state.held_off[node]
     state.attempts.pop(node, None)
@@ -91,7 +98,8 @@ def note_release(state: ScannerState, release: Release) -> None:
         until = workflow.now() + AFTER_REFUSAL
         if release.vetoed_until is not None:
             until = max(until, min(release.vetoed_until, workflow.now() + AFTER_VETO))
-        state.held_off[release.node] = Backoff(node=release.node, reason=release.problem, until=until)
+        if not _is_held_longer(state, release.node, until):
+            state.held_off[release.node] = Backoff(node=release.node, reason=release.problem, until=until)
     _hold_off_after_failures(state, release)
 
 
@@ -125,14 +133,19 @@ def _note_replacement(state: ScannerState, release: Release, permit: Permit | No
 
 
 def _hold_off_after_failures(state: ScannerState, release: Release) -> None:
-    attempts, held = state.attempts.get(release.node), state.held_off.get(release.node)
+    attempts = state.attempts.get(release.node)
     policies = state.report.policies if state.report is not None else NO_POLICIES
     until = left_alone_until(attempts, policies) if attempts is not None else None
     if attempts is None or until is None or until <= workflow.now():
         return
-    if held is None or (held.until is not None and held.until < until):
+    if not _is_held_longer(state, release.node, until):
         reason = f"attempts failed in a row: {attempts.failed}, the last one with: {release.problem}"
         state.held_off[release.node] = Backoff(node=release.node, reason=reason, until=until)
+
+
+def _is_held_longer(state: ScannerState, node: str, until: datetime) -> bool:
+    held = state.held_off.get(node)
+    return held is not None and (held.until is None or held.until >= until)
 
 
 def forget_what_is_over(state: ScannerState, report: ScanReport) -> None:

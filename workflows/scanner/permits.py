@@ -161,6 +161,7 @@ class Holders:
                 room = not state.known and state.counted() < self._scanner.cap(report)
                 room = room and report is not None and room_in_scopes(report, state.permits.values(), episode.node)
                 state.reconcile(episode, asked_at, room=room, anew=not state.known)
+                backoff.end_by_person(state, episode)
         return True
 
     async def _find_open(self) -> FoundOpen | None:
@@ -298,9 +299,10 @@ class Permits:
     def grant(self, request: PermitRequest, report: ScanReport) -> None:
         """The permit of an open episode that has asked. The checks that counted under the one it had go on counting (S14), and
         one that it holds stays past the circuit breaker that it was granted past, whatever it asks for by now (S17). Only a
-        person's request ends a hold-off, and not before: it may be given up in the queue (S19)."""
-        if request.by_person:
-            backoff.end_by_person(self._state, request.node)
+        person's request ends a hold-off, and not before: it may be given up in the queue (S19). Whether it is one of an open
+        episode is found out at once."""
+        if request.by_person and (request.node in self._state.held_off or request.node in self._state.attempts):
+            self._state.described_at = None
         before = self._state.permits.get(request.node)
         known = before if before is not None and before.incident == request.incident else None
         checks = checks_of(report, request.node)

@@ -27,7 +27,7 @@ from activities.cluster.live.claims import CheckedDevices, Identities, claimed_b
 from activities.cluster.live.cluster_lease import cluster_lease_problem
 from activities.cluster.live.control_plane import TakenMember, objection_now
 from activities.cluster.live.node_leases import foreign_lease, take_node_lease
-from activities.cluster.live.plans import lease_renewed, live_policies, plan_for
+from activities.cluster.live.plans import lease_renewed, live_policies, plan_for, why_not_wanted
 from activities.cluster.live.preserved_machine import called_unhealthy
 from activities.cluster.objects.fencing_requests import find_request
 from activities.cluster.objects.live_machines import Subject, find_check, pause_of, read_subject
@@ -38,7 +38,7 @@ from activities.contracts.target import LookRequest, LookResult, LookVerdict, Ta
 from activities.errors import ErrorType, error_message, error_type, failure
 from activities.licences import Licences
 from policy.checks.fence_policies import NO_POLICIES, FencePolicies, PolicySource
-from policy.checks.verdicts import MACHINE
+from policy.checks.verdicts import MACHINE, JudgedTarget
 from policy.episode.gate import (
     LOOKED_AT,
     MODE,
@@ -115,9 +115,8 @@ class _Sight:
     """What one look saw. `doubts`: reads that failed; their values mean nothing. A node that was read and is None is gone.
 
     asking: the health check, or the object of another system, that the need is about. lease: of the node, where another owner
-    holds it. endpoints: of the devices that are configured for it now, levels: of those of power, level by level; None where
-    that is not asked, or where `unplanned` says why that is not known. mode: None where a person decides, or where `modeless`
-    says why it can't be read.
+    holds it. plan: by which it is to be fenced now; None where that is not asked, or where `unplanned` says why that is not
+    known. mode: None where a person decides, or where `modeless` says why it can't be read.
     """
 
     node: LiveNode | None
@@ -133,8 +132,7 @@ class _Sight:
     policies: FencePolicies
     events: tuple[NodeEvent, ...]
     renewed: datetime | None
-    endpoints: tuple[str, ...] | None
-    levels: tuple[tuple[str, ...], ...] | None
+    plan: FencingPlan | None
     unplanned: _Doubt | None
     doubts: tuple[_Doubt, ...]
 
@@ -204,6 +202,8 @@ class LastLook:
         if request.destructive and answer.verdict is LookVerdict.GO:
             left = READ_SECONDS - (asyncio.get_running_loop().time() - began)
             answer = await self._guarded(request, sight, answer, seconds=max(left, LEAST_SECONDS))
+        if answer.verdict is LookVerdict.GO and (unwanted := _unwanted_act(request, sight)):
+            answer = replace(answer, objection=Objection(rule="configuration", reason=unwanted, weight=Weight.NOT_LICENSED))
         if sight.unread is not None and not request.destructive:
             kind = error_type(sight.unread.error) or ErrorType.UNREACHABLE
             raise failure(kind, str(sight.unread)) from sight.unread.error
@@ -216,7 +216,7 @@ class LastLook:
             seen=replace(_seen_node(request, sight), unhealthy=need.unhealthy, soon=need.soon),
             until=found.until if found is not None else None,
             permitted=sight.permit[0],
-            endpoints=sight.endpoints,
+            endpoints=sight.plan.endpoints if sight.plan is not None else None,
             version=sight.node.view.resource_version if sight.node is not None else "",
             held_by_mode=found is not None and found.rule == MODE,
         )
@@ -283,8 +283,7 @@ class LastLook:
             policies=policies,
             events=events,
             renewed=renewed,
-            endpoints=plan.endpoints if plan is not None else None,
-            levels=plan.endpoints_of_levels if plan is not None else None,
+            plan=plan,
             unplanned=unplanned[0] if unplanned else None,
             doubts=(*blind, *doubts),
         )
@@ -438,7 +437,8 @@ def _seen(request: LookRequest, sight: _Sight) -> Seen:
     """What was read, as the gate judges it. Where something is about to be freed on the word of the devices, they are part of the
     identity (S9). Before power-on the episode judges each for itself, since it knows which of them it has switched off."""
     seen, pinned, destructive = _seen_node(request, sight), request.target.pinned, request.destructive
-    devices: dict[str, Any] = {"endpoints": sight.endpoints, "levels": sight.levels}
+    plan = sight.plan
+    devices: dict[str, Any] = {"endpoints": plan.endpoints, "levels": plan.endpoints_of_levels} if plan is not None else {}
     early = {} if destructive or request.restores else devices
     # A Machine that was deleted, or the object that asked and named the devices, is the end of the need and no other target.
     late = {**devices, "machine_uids": sight.machine_uids} if destructive else {}
@@ -539,6 +539,15 @@ def _mark(sight: _Sight) -> tuple[Mark | None, str]:
 
 def _held_by(sight: _Sight) -> str:
     return f"the node is held by {owner(_mark(sight)[0])}"
+
+
+def _unwanted_act(request: LookRequest, sight: _Sight) -> str:
+    """Why the power act that is to be licensed is not wanted by what says now how the node is fenced, "" where it is (S42)."""
+    if request.licenses is None or not request.destructive or request.configured is None:
+        return ""
+    node = sight.node.view if sight.node is not None else None
+    target = next(iter(sight.subject.targets(node)), JudgedTarget(request.target.pinned.node, node=node))
+    return why_not_wanted(request.licenses.act, sight.plan, request.need, sight.asking, target)
 
 
 def _deletes_it(request: LookRequest, sight: _Sight) -> bool:

@@ -43,11 +43,13 @@ from policy.dialects import parse
 from policy.dialects.node_fencing import CLUSTER_CONFIG, POLICY_PREFIX, parse_cluster_config, read_policies
 from policy.episode.fencing_requests import by_devices_of, read_request
 from policy.episode.messages import Kind, Need, NeedKind
+from policy.episode.proofs import lists
 from policy.fence.config import FenceConfig
 from policy.fence.configmap_methods import ConfigMap, Forbidden, Found, LookupKind, ObjectLookup, ObjectName
 from policy.fence.configmaps import read_config_maps, winner_for
-from policy.fence.plan import FencingPlan
+from policy.fence.plan import FencingPlan, isolation_plan
 from policy.fence.plan_compiler import Findings, compile_config
+from policy.fence.power import PowerAct
 from policy.fence.template_reader import (
     FenceConfigs,
     SpecReader,
@@ -58,7 +60,7 @@ from policy.fence.template_reader import (
 from policy.objects.machines import MachineView
 from policy.objects.nodes import NodeView
 from policy.remediation.ladder import body_of, ladder_of
-from policy.remediation.strategies import RULES
+from policy.remediation.strategies import RULES, Strategy
 from policy.values.errors import PolicyError, shown
 from policy.values.object_refs import ObjectRef
 from policy.values.times import moment_of
@@ -263,6 +265,25 @@ async def require_replacing(connections: Readers, need: Need, name: str) -> None
         steps = ladder_of(check, body_of(target or JudgedTarget(name)))
     if not any(RULES[each.strategy].replaces for each in steps):
         raise failure(ErrorType.VETOED, f"{check.ref.key} names no step that replaces the machine of {name}; nothing was done")
+
+
+def why_not_wanted(act: PowerAct, plan: FencingPlan | None, need: Need, asking: JsonObject | None, target: JudgedTarget) -> str:
+    """Why no licence of that act is due although all else says go, "" where it is: an act is licensed that the node's plan has
+    now, and a step of what asks for it (S42). plan: None where no device of a live node is configured. asking: the need's check,
+    as it is now. Errors: InvalidConfig for a check that names steps which can't be read."""
+    steps = set(Strategy)  # which ones a person wants is not always said
+    if need.kind is NeedKind.CHECK and asking is not None:
+        with as_invalid_config():
+            steps = {each.strategy for each in ladder_of(parse(asking), body_of(target))}
+    elif need.command is not None and need.command.spec.strategies:
+        steps = {Strategy(each) for each in need.command.spec.strategies}
+    if act is PowerAct.TERMINATE and Strategy.FENCE not in steps:
+        return f"what asks for {target.name} names no step that gives its machine up"
+    if act is PowerAct.DETACH_VOLUME and Strategy.DETACH_VOLUMES in steps:
+        return ""
+    if plan is not None and lists(isolation_plan(plan) if need.kind is NeedKind.PRESERVATION else plan, act):
+        return ""
+    return f"{plan.source if plan is not None else 'what is configured now'} has no {act.value} of Node/{target.name}"
 
 
 async def readable_checks(connections: Readers, unreadable: list[str]) -> AsyncIterator[HealthCheck]:

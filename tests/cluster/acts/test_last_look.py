@@ -27,12 +27,13 @@ from activities.contracts.target import Configured, LicenceWanted, LookResult, L
 from activities.errors import ErrorType
 from policy.checks.fence_policies import FencePolicies, PolicySource
 from policy.episode.gate import LOOKED_AT, Operation
-from policy.episode.messages import Kind, Need, NeedKind
+from policy.episode.messages import Kind, Need, NeedKind, Pinned
 from policy.episode.modes import ClusterModes
 from policy.fence.power import RESTORING, PowerAct
 from policy.objects.nodes import PRESERVE_ANNOTATION, NodeView
 from policy.preservation.machine_snapshot import CONDITION, TAINT
 from policy.preservation.requests import ISOLATE_ANNOTATION
+from policy.remediation.ladder import ESCALATION_ANNOTATION
 from policy.values.mode import MODE_KEY, MODE_LABELS, Mode
 from policy.values.object_refs import ObjectRef
 from simulator.api.control.faults import Accident, Fault
@@ -70,6 +71,23 @@ GO, GONE, VETOED = LookVerdict.GO, LookVerdict.NEED_GONE, LookVerdict.VETOED
 UNLICENSED, CHANGED = LookVerdict.NOT_LICENSED, LookVerdict.TARGET_CHANGED
 
 Change = Callable[[World], Awaitable[Any]]
+
+INSTANCE = {"region": "us-east-1", "instance": "i-0123abcd"}
+EC2: dict[str, Any] = {"driver": "ec2", "nodeParameters": {NODE: INSTANCE}}
+OF_A_CLOUD: dict[str, Any] = {
+    "power": [EC2],
+    "isolation": [
+        EC2 | {"method": "detach-volumes"},
+        EC2 | {"method": "quarantine", "parameters": {"quarantine-group": "sg-0123"}},
+    ],
+    "recovery": [EC2 | {"method": "lift-quarantine"}],
+}
+
+
+def of_a_cloud(pinned: Pinned) -> Pinned:
+    """With the device of that template."""
+    endpoint = f"ec2://{INSTANCE['region']}/{INSTANCE['instance']}"
+    return replace(pinned, endpoints=(endpoint,), levels=((endpoint,),))
 
 
 RECREATED: Change = lambda world: world.recreate_node()  # noqa: E731
@@ -438,15 +456,15 @@ class TestKeptMachines:
     @pytest.mark.parametrize("act", PowerAct)
     async def test_s21_a_preservation_is_licensed_to_cut_off_and_to_give_back(self, kept: World, act: PowerAct) -> None:
         """S21: any client of Temporal may run a workflow of that type, which asks for more than ours does."""
-        await kept.add_template()
+        await kept.add_template(**OF_A_CLOUD)
         await kept.put_mark(replace(our_mark(), kind=Kind.PRESERVATION.value))
         ours = {"target": await kept.pinned(kind=Kind.PRESERVATION.value), "need": TO_CUT_OFF}
+        ours["target"] = replace(ours["target"], pinned=of_a_cloud(ours["target"].pinned))
         wanted = LicenceWanted(act=act, not_after=NOW + timedelta(seconds=10))
         asked = RESTORES if act in RESTORING else {"configured": Configured()}
         request = await kept.look(**ours, **asked, licenses=wanted)
         found: LookResult = await ActivityEnvironment().run(kept.target.last_look, request)
-        assert found.verdict is GO
-        assert bool(found.licence) is (act not in {PowerAct.OFF, PowerAct.ON, PowerAct.TERMINATE})
+        assert bool(found.licence) is (act not in {PowerAct.OFF, PowerAct.ON, PowerAct.TERMINATE, PowerAct.CUT_PATH})
 
     @pytest.mark.parametrize("operation", [Operation.REMOVE, Operation.HAND_OVER, Operation.DELETE_NODE])
     async def test_s21_its_own_preservation_deletes_nothing(self, kept: World, operation: Operation) -> None:
@@ -616,10 +634,42 @@ async def test_the_same_devices_that_prove_off_otherwise_are_another_target(
 async def test_a_go_licenses_the_act_that_it_was_made_for(operation: Operation, licensed: World) -> None:
     """S42, S15: one before a removal says less of a control plane (tests/policy/episode/test_gate.py)."""
     await licensed.add_template()
-    wanted = LicenceWanted(act=PowerAct.TERMINATE, not_after=NOW + timedelta(seconds=15))
+    wanted = LicenceWanted(act=PowerAct.OFF, not_after=NOW + timedelta(seconds=15))
     asked = await licensed.look(need=CHECK_NEED, configured=Configured(), licenses=wanted, operation=operation)
     result: LookResult = await ActivityEnvironment().run(licensed.target.last_look, asked)
     assert (result.verdict, bool(result.licence)) == (GO, operation is Operation.DISRUPT)
+
+
+GIVEN_UP = {**OF_A_CLOUD, "terminateInstance": True}
+ALL = {PowerAct.OFF, PowerAct.TERMINATE, PowerAct.QUARANTINE, PowerAct.DETACH_VOLUME}
+
+
+@pytest.mark.parametrize(
+    ("template", "steps", "licensed_acts"),
+    [
+        ({}, "", {PowerAct.OFF}),
+        (OF_A_CLOUD, "", ALL - {PowerAct.TERMINATE}),
+        (GIVEN_UP, "", ALL),
+        (GIVEN_UP, "reboot", ALL - {PowerAct.TERMINATE}),
+        ({}, "detach-volumes", {PowerAct.OFF, PowerAct.DETACH_VOLUME}),
+    ],
+    ids=["power alone", "with ways to cut it off", "given up", "to be rebooted", "volumes to be detached"],
+)
+async def test_s42_only_acts_are_licensed_that_template_and_check_want_now(
+    template: dict[str, Any], steps: str, licensed_acts: set[PowerAct], licensed: World
+) -> None:
+    """Any client may ask for a look before any act, with a node that is sick and the permit that it holds (S11)."""
+    await licensed.add_template(**template)
+    await licensed.others.patch(CHECKS.path("workers"), {"metadata": {"annotations": {ESCALATION_ANNOTATION: steps or None}}})
+    target = await licensed.pinned()
+    target = replace(target, pinned=of_a_cloud(target.pinned)) if template else target
+    found = {}
+    for act in set(PowerAct) - RESTORING:
+        wanted = LicenceWanted(act=act, not_after=NOW + timedelta(seconds=15))
+        asked = await licensed.look(target, need=CHECK_NEED, configured=Configured(), licenses=wanted)
+        found[act] = await ActivityEnvironment().run(licensed.target.last_look, asked)
+    assert {act for act, each in found.items() if each.licence} == licensed_acts
+    assert {act for act, each in found.items() if each.verdict is UNLICENSED} == set(PowerAct) - RESTORING - licensed_acts
 
 
 @pytest.mark.parametrize(
