@@ -168,6 +168,10 @@ class Licences:
         """A person's word, with its seal: it was said to that incident, of the workflow that asks."""
         return replace(command, seal=self._stamp(datetime.now(UTC), "command", *_command(cluster, incident, command)))
 
+    def said_at(self, command: SealedCommand) -> datetime:
+        """When a worker has verified it, by a seal that `seal_problem` accepts."""
+        return datetime.fromtimestamp(int(command.seal.partition(".")[0], 16), UTC)
+
     def overridden(self, target: Target, node: NodeView | None) -> str:
         """`CIRCUIT_BREAKER` where a person overrides it for that episode, as a worker of ours has verified; else "" (S17). node:
         as in `command_problem`."""

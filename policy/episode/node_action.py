@@ -156,7 +156,7 @@ class AcceptedCommand:
 class SealedCommand:
     """A command as a cluster worker has verified it. action: the NodeAction's uid. node_uid, boot_id, ready_since: of the Node at
     that moment, the boot that it last showed if it is silent, and when its condition Ready took its value; "" and None without a
-    Node. seal: by it, cluster workers recognize the command."""
+    Node. kind: of the episode that was told (`Kind`). seal: by it, cluster workers recognize the command."""
 
     spec: NodeActionSpec
     action: str
@@ -164,6 +164,7 @@ class SealedCommand:
     node_uid: str = ""
     boot_id: str = ""
     ready_since: datetime | None = None
+    kind: str = ""
     seal: str = ""
 
     def outlived_by(self, node: NodeView | None) -> str:

@@ -29,6 +29,7 @@ from policy.preservation.machine_snapshot import (
     SCALE_DOWN_BEFORE,
     SCALE_DOWN_DISABLED,
     SCALE_DOWN_DISABLED_OURS,
+    SINCE_ANNOTATION,
     STOPPED,
     Held,
     Isolation,
@@ -43,7 +44,6 @@ from policy.preservation.requests import (
     PRESERVE_FOR_ANNOTATION,
     Intent,
     Request,
-    asked_for,
     isolation_asked,
     requested,
 )
@@ -163,9 +163,8 @@ class _Deciding:
         self._request = requested(held.annotated, node_exists=held.node is not None)
         self._intent = self._request.intent
         on_machine = held.annotations if held.machine else {}
-        own, _ = asked_for(held.on_node, on_machine)
         self._isolate, _ = isolation_asked(held.on_node, on_machine, pool=held.pool_isolates)
-        self._timeout = own or held.timeout or timeout
+        self._timeout = held.lasts(timeout)
         self._warnings = mistaken(held)
 
     def decide(self) -> PreservationDecision:
@@ -425,6 +424,13 @@ class Effects:
         """Whether everything is as it should be."""
         return not (self.machine or self.node or self.expiry_differs or self.drain or self.condition) and self.taint is None
 
+    def with_since(self, held: Held, since: datetime | None) -> Effects:
+        """With the moment at which its preservation began; None: to be removed."""
+        value = {SINCE_ANNOTATION: written(since) if since is not None else None}
+        if held.machine:
+            return replace(self, machine={**self.machine, **value})
+        return replace(self, node={**self.node, **value})
+
 
 def effects(decision: PreservationDecision, *, drained: bool | None = None, isolation: Isolation = Isolation.NONE) -> Effects:
     """What has to be written. drained: the result of the drain that this decision asked for, None before it. isolation: how far
@@ -489,7 +495,7 @@ def _memory(decision: PreservationDecision) -> dict[str, str | None]:
     if held.ended and not held.failed and (held.node is None or held.well) and not begins:
         # The end of the failed state is not enough: a check that is paused makes no machine well. An episode that begins to keep
         # it does not know the checks' verdicts: the scanner does, and asks for this write when it is still missing.
-        return {ENDED_ANNOTATION: None}
+        return {ENDED_ANNOTATION: None} if decision.preserved else {ENDED_ANNOTATION: None, SINCE_ANNOTATION: None}
     return {}
 
 

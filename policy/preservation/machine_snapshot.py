@@ -18,6 +18,7 @@ from policy.preservation.requests import (
     LAST_APPLIED_ANNOTATION,
     PRESERVE_FOR_ANNOTATION,
     Annotated,
+    Intent,
     asked_for,
     isolation_asked,
     requested,
@@ -43,6 +44,9 @@ EXPIRY_ANNOTATION = "nodewarden.io/preserve-expiry"
 
 ENDED_ANNOTATION = "nodewarden.io/preservation-ended"
 """The failure of this machine has had its preservation (S25). Removed when the machine is seen well again."""
+
+SINCE_ANNOTATION = "nodewarden.io/preserved-since"
+"""When the preservation in force began: on the Machine, or a Node without one. What a person has said before ends none (S21)."""
 
 FOUND_WELL = " well"
 """Behind the moment in that annotation: the Node was healthy when the time was over."""
@@ -236,6 +240,26 @@ class Held:
         """Whether its Node was found healthy when that preservation ended: it runs on for as long as it stays so, even if it is
         called failed."""
         return (self.annotations if self.machine else self.on_node).get(ENDED_ANNOTATION, "").endswith(FOUND_WELL)
+
+    @property
+    def since(self) -> datetime | None:
+        """When the preservation began that is in force, or that was the last; None where that is not known."""
+        return moment_of((self.annotations if self.machine else self.on_node).get(SINCE_ANNOTATION))
+
+    @property
+    def intent(self) -> Intent:
+        """What the annotations ask for."""
+        return requested(self.annotated, node_exists=self.node is not None).intent
+
+    @property
+    def kept_by_person(self) -> bool:
+        """Whether an annotation of a person keeps it, or will once it fails."""
+        return self.intent in {Intent.NOW, Intent.WHEN_FAILED}
+
+    def lasts(self, timeout: timedelta) -> timedelta:
+        """How long a preservation that begins lasts. timeout: of its pool."""
+        own, _ = asked_for(self.on_node, self.annotations if self.machine else {})
+        return own or self.timeout or timeout
 
     def expired(self, now: datetime) -> bool:
         """Inclusive, unlike all other time-outs, as in the shipped system."""

@@ -21,6 +21,7 @@ from policy.preservation.machine_snapshot import (
     SCALE_DOWN_BEFORE,
     SCALE_DOWN_DISABLED,
     SCALE_DOWN_DISABLED_OURS,
+    SINCE_ANNOTATION,
     TAINT,
 )
 from policy.preservation.requests import ISOLATE_ANNOTATION, PRESERVE_FOR_ANNOTATION
@@ -81,6 +82,7 @@ ANNOTATIONS = (
     PRESERVE_FOR_ANNOTATION,
     ISOLATE_ANNOTATION,
     EXPIRY_ANNOTATION,
+    SINCE_ANNOTATION,
     ENDED_ANNOTATION,
     ISOLATION_ANNOTATION,
     SCALE_DOWN_DISABLED,
@@ -138,7 +140,8 @@ def node_patches(taints: Collection[str]) -> AdmissionPolicy:
 # By annotations of a Node people and pools keep its machine, and say until when. A kubelet may write every annotation of its own
 # Node, and so take that back: which value holds is Gardener's rule, by which the Node's goes first.
 
-KEPT_BY = (PRESERVE_ANNOTATION, PRESERVE_FOR_ANNOTATION, ISOLATE_ANNOTATION, EXPIRY_ANNOTATION, ENDED_ANNOTATION)
+_WHEN = (EXPIRY_ANNOTATION, SINCE_ANNOTATION, ENDED_ANNOTATION)
+KEPT_BY = (PRESERVE_ANNOTATION, PRESERVE_FOR_ANNOTATION, ISOLATE_ANNOTATION, *_WHEN)
 """No kubelet writes these."""
 
 

@@ -31,7 +31,7 @@ from activities.errors import ErrorType, error_type
 from activities.keyring import Keyring
 from activities.licences import Licences
 from policy.episode.gate import Operation
-from policy.episode.messages import Need, NeedKind, Pinned, SeenNode
+from policy.episode.messages import Kind, Need, NeedKind, Pinned, SeenNode
 from policy.episode.modes import REPAIRS, ClusterModes
 from policy.episode.node_action import NodeActionSpec, SealedCommand, Verb
 from policy.objects.marks import TERMINATING_ANNOTATION, TERMINATING_LABEL, Mark, digest_of
@@ -46,6 +46,7 @@ from policy.preservation.machine_snapshot import (
     PRIORITY_ANNOTATION,
     PRIORITY_OURS,
     SCALE_DOWN_DISABLED,
+    SINCE_ANNOTATION,
     TAINT,
     Isolation,
 )
@@ -69,6 +70,7 @@ REF = ObjectRef(api_version=f"{GROUP}/v1alpha1", kind="Machine", name="w-7", nam
 MACHINE = machine_of("node-7")
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+BEGUN = {SINCE_ANNOTATION: "2026-11-21T12:00:00Z"}
 FOREVER = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 Object = dict[str, Any]
@@ -193,7 +195,7 @@ async def test_p01_preserving_a_running_machine_writes_its_expiry_and_keeps_the_
     found, kept = await world.machine(), await world.node()
     assert found["status"]["currentStatus"] == {"phase": "Running", "preserveExpiryTime": "2026-11-24T12:00:00Z"}
     last_to_go = {PRIORITY_ANNOTATION: KEPT_ON_REQUEST, PRIORITY_OURS: KEPT_ON_REQUEST}
-    assert found["metadata"]["annotations"] == {LAST_APPLIED_ANNOTATION: "now", **last_to_go}
+    assert found["metadata"]["annotations"] == {LAST_APPLIED_ANNOTATION: "now", **BEGUN, **last_to_go}
     assert kept["metadata"]["annotations"][SCALE_DOWN_DISABLED] == "true"
     assert (condition(kept)["status"], condition(kept)["reason"]) == ("True", "Preserved by user.")
     assert keys(kept) == ["mine"]
@@ -237,7 +239,7 @@ async def test_a_failed_machine_is_tainted_and_its_drain_is_told_once_it_is_over
     hold = await world.hold(wish=Wish(automatic=True))
     assert (hold.phase, hold.drain) == ("Failed:Preserved", True)
     last_to_go = {PRIORITY_ANNOTATION: KEPT_AUTOMATICALLY, PRIORITY_OURS: KEPT_AUTOMATICALLY}
-    assert (await world.machine())["metadata"]["annotations"] == {PRESERVE_ANNOTATION: "auto-preserved", **last_to_go}
+    assert (await world.machine())["metadata"]["annotations"] == {PRESERVE_ANNOTATION: "auto-preserved", **BEGUN, **last_to_go}
     hold = await world.hold(drained=True)
     kept = await world.node()
     assert keys(kept) == ["mine", TAINT]
@@ -250,6 +252,14 @@ async def test_a_failed_machine_is_tainted_and_its_drain_is_told_once_it_is_over
     assert (hold.terminate, hold.preserved) == (True, False)
     assert ENDED_ANNOTATION in (await world.machine())["metadata"]["annotations"]
     assert (await world.hold()).terminate
+    since = "2026-11-24T12:00:00Z"
+    for phase, wish in (("Failed", Wish(keep=True)), ("Running", Wish())):  # kept anew, and well: a word since then ends that
+        await world.person.patch(f"{MACHINES}/w-7/status", {"status": {"currentStatus": {"phase": phase}}})
+        well = {**sick, "status": "True"} if phase == "Running" else sick
+        await world.person.patch("/api/v1/nodes/node-7/status", {"status": {"conditions": [well, condition(await world.node())]}})
+        assert (await world.hold(wish=wish)).phase == f"{phase}:Preserved"
+        assert (await world.machine())["metadata"]["annotations"][SINCE_ANNOTATION] == since
+    assert ENDED_ANNOTATION not in (await world.machine())["metadata"]["annotations"]
 
 
 async def test_how_far_an_isolation_has_come_stands_on_the_node_and_nothing_of_it_is_left(world: Surroundings) -> None:
@@ -346,7 +356,8 @@ async def test_the_node_names_its_machine_in_other_systems(
     hold = await Surroundings(person, connection).hold(machine=None, wish=Wish(keep=True))
     assert hold.machine == system.machine_ref(MACHINE)
     found = await person.get(system.path("machines", "machine-7"))
-    assert found["metadata"]["annotations"] == {EXPIRY_ANNOTATION: "2026-11-24T12:00:00Z", LAST_APPLIED_ANNOTATION: "now"}
+    expiry = {EXPIRY_ANNOTATION: "2026-11-24T12:00:00Z"}
+    assert found["metadata"]["annotations"] == {LAST_APPLIED_ANNOTATION: "now", **BEGUN, **expiry}
 
 
 async def test_a_machine_that_does_not_refer_to_the_node_is_not_its_own(person: ApiClient, connection: ClusterConnection) -> None:
@@ -502,6 +513,12 @@ async def test_s52_only_in_repair_is_a_machine_given_up_whose_time_is_over(world
 Found = dict[str, Any]
 
 
+def verified(world: Surroundings) -> None:
+    """A person's word is needed from here on."""
+    served = ServedCluster("prod", world.connection, clock=lambda: world.now)
+    world.activities = ClusterPreservation(served, world.look, world.permits, licences=LICENCES)
+
+
 def released_by(
     found: Found,
     verb: Verb = Verb.RELEASE,
@@ -510,12 +527,14 @@ def released_by(
     incident: str = "i-1",
     node: str = "node-7",
     boot: str | None = None,
+    kind: Kind = Kind.PRESERVATION,
     **said: Any,
 ) -> SealedCommand:
     """A person's word, as a cluster worker has verified it. found: the Node then. said: what it says besides."""
     spoken = NodeActionSpec(action=verb, node=node, reason="enough", **said)
     boot = found["status"].get("nodeInfo", {}).get("bootID", "") if boot is None else boot
-    unsealed = SealedCommand(spec=spoken, action="u-1", speaker="ada", node_uid=found["metadata"]["uid"], boot_id=boot)
+    machine = {"node_uid": found["metadata"]["uid"], "boot_id": boot}
+    unsealed = SealedCommand(spec=spoken, action="u-1", speaker="ada", kind=kind.value, **machine)
     return ActivityEnvironment().run(lambda: by.seal_command("prod", incident, unsealed))
 
 
@@ -536,8 +555,7 @@ async def test_s21_that_a_person_has_released_a_machine_is_not_believed_of_the_r
     forged: Callable[[Found], SealedCommand | None], mode: Mode, world: Surroundings
 ) -> None:
     """S42, S52: an episode that any client of Temporal has started would have it deleted in every mode. It stays kept."""
-    served = ServedCluster("prod", world.connection, clock=lambda: world.now)
-    world.activities = ClusterPreservation(served, world.look, world.permits, licences=LICENCES)
+    verified(world)
     await world.has(SILENT, machine("Failed"))
     await world.hold(wish=Wish(keep=True))
     world.permits.set, before = only(mode), (await world.node(), await world.machine())
@@ -561,8 +579,7 @@ async def test_s21_that_a_person_has_released_a_machine_is_not_believed_of_the_r
 
 async def test_s42_a_person_ends_a_preservation_earlier_by_that_word_alone(world: Surroundings) -> None:
     """And no earlier than it says; later, as any person may have a machine kept."""
-    served = ServedCluster("prod", world.connection, clock=lambda: world.now)
-    world.activities = ClusterPreservation(served, world.look, world.permits, licences=LICENCES)
+    verified(world)
     await world.has(SILENT, machine("Failed"))
     later = (await world.hold(wish=Wish(keep=True))).expiry
     assert later is not None
@@ -575,9 +592,85 @@ async def test_s42_a_person_ends_a_preservation_earlier_by_that_word_alone(world
     assert (await world.hold(wish=Wish(until=later))).expiry == later
 
 
+@pytest.mark.parametrize("kind", [Kind.PRESERVATION, Kind.FENCING])
+async def test_s21_no_word_ends_a_preservation_that_was_not_said_to_it(kind: Kind, world: Surroundings) -> None:
+    """S49: one to a former preservation of that boot, or to a fencing. Nor is it a word for the deletion of the machine."""
+    verified(world)
+    await world.has(SILENT, machine("Failed"))
+    found, soon = await world.node(), datetime.now(UTC) + timedelta(hours=2)
+    words = [released_by(found, verb, kind=kind) for verb in (Verb.RELEASE, Verb.ABORT)]
+    moved = released_by(found, Verb.EXTEND, kind=kind, until=soon.replace(microsecond=0), shorten=True)
+    if kind is Kind.PRESERVATION:
+        world.now = datetime.now(UTC) + timedelta(minutes=1)
+    else:
+        words = words[1:]  # said while it is kept
+    expiry = (await world.hold(wish=Wish(keep=True))).expiry
+    assert expiry is not None
+    for word in words:
+        held = await world.hold(wish=Wish(release="enough"), incident="i-1", word=word)
+        assert (held.released, held.terminate, held.expiry) == (False, False, expiry)
+        assert "say it again" in held.refused or "to another episode (Fencing)" in held.refused
+    if kind is Kind.PRESERVATION:
+        assert (await world.hold(wish=Wish(until=moved.spec.until), incident="i-1", moved=moved)).expiry == expiry
+    world.now, world.permits.set = expiry, only(Mode.OBSERVE)
+    assert (await world.hold()).ended
+    await leased(world)
+    for word in words:
+        with refused(ErrorType.NOT_LICENSED, "its mode is observe"):
+            await world.give_up(victim="node-7", incident="i-1", released=True, word=word)
+
+
+async def test_s42_an_earlier_end_is_not_that_of_a_word_for_an_even_earlier_one(world: Surroundings) -> None:
+    """S21: what was said counts for that moment, and not for each later one for ever."""
+    verified(world)
+    await world.has(SILENT, machine("Failed"))
+    expiry = (await world.hold(wish=Wish(keep=True))).expiry
+    moved = released_by(await world.node(), Verb.EXTEND, until=world.now + timedelta(minutes=1), shorten=True)
+    world.now += timedelta(hours=2)
+    held = await world.hold(wish=Wish(until=world.now), incident="i-1", moved=moved)
+    assert (held.expiry, held.terminate) == (expiry, False)
+
+
+@pytest.mark.parametrize("begun", [True, False])
+async def test_s21_no_word_about_a_former_machine_without_a_node_releases_its_successor(begun: bool, world: Surroundings) -> None:
+    """S9, S49: it names a Machine by its name, which another one has taken."""
+    verified(world)
+    about = NodeActionSpec(action=Verb.RELEASE, node="machine/shoot/w-7", reason="enough")
+    unsealed = SealedCommand(spec=about, action="u-1", speaker="ada", kind=Kind.PRESERVATION.value)
+    word = ActivityEnvironment().run(lambda: LICENCES.seal_command("prod", "i-1", unsealed))
+    world.now = datetime.now(UTC) + timedelta(minutes=1)
+    await world.has(None, machine("Failed", **{PRESERVE_ANNOTATION: "now"}))
+    if begun:
+        assert (await world.hold(node="")).preserved
+    held = await world.hold(node="", wish=Wish(release="enough"), incident="i-1", word=word)
+    assert (held.released, held.preserved) == (False, True)
+    assert "say it again" in held.refused
+
+
+@pytest.mark.parametrize("wish", [Wish(until=NOW), Wish(keep=True, until=NOW), Wish(keep=True, duration=timedelta(seconds=1))])
+async def test_s22_what_a_person_has_armed_is_kept_for_its_pools_time_whatever_a_caller_wishes(
+    wish: Wish, world: Surroundings
+) -> None:
+    """S21, S42: an end that is over, or near, would begin and end it at once, and have the machine deleted."""
+    verified(world)
+    armed = {**SILENT, "metadata": {**SILENT["metadata"], "annotations": {PRESERVE_ANNOTATION: "when-failed"}}}
+    await world.has(armed, machine("Failed"))
+    assert (await world.hold(wish=wish)).expiry == NOW + timedelta(hours=72)
+    world.now += timedelta(seconds=2)
+    assert (await world.hold()).preserved
+
+
+async def test_s28_a_wish_to_keep_replaces_no_annotation_of_a_person(world: Surroundings) -> None:
+    """S42: it would be removed with the end of that, and a failure kept by no more than a pool."""
+    await world.has(node(**{PRESERVE_ANNOTATION: "when-failed"}), machine())
+    held = await world.hold(wish=Wish(keep=True, duration=timedelta(seconds=1)))
+    assert not held.preserved
+    assert held.refused == f"it is not kept yet: a person has annotated it with {PRESERVE_ANNOTATION}=when-failed"
+    assert (await world.node())["metadata"]["annotations"] == {PRESERVE_ANNOTATION: "when-failed"}
+
+
 async def test_a_machine_that_a_person_has_released_is_given_up_in_every_mode(world: Surroundings) -> None:
-    served = ServedCluster("prod", world.connection, clock=lambda: world.now)
-    world.activities = ClusterPreservation(served, world.look, world.permits, licences=LICENCES)
+    verified(world)
     await world.has(SILENT, machine("Failed"))
     await world.hold(wish=Wish(keep=True))
     world.permits.set = only(Mode.OBSERVE)

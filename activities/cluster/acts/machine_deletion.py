@@ -32,6 +32,7 @@ from policy.objects.machines import of_control_plane
 from policy.objects.marks import TERMINATING_ANNOTATION, claim_of
 from policy.preservation.keep_or_release import keeps
 from policy.values.mode import Mode
+from policy.values.times import written
 
 
 class MachineDeletion(DelegatingActivities):
@@ -184,12 +185,24 @@ def word_problem(
     word: SealedCommand | None,
     *verbs: Verb,
 ) -> str:
-    """Why no person has commanded it by one of those verbs, "" where one has. licences: None where words need not be verified."""
+    """Why no person has commanded it by one of those verbs, "" where one has; a word to an earlier preservation, or to a fencing,
+    says nothing of this one (S21, S49). licences: None where words need not be verified."""
     if licences is None:
         return ""
     target = _target(request, Pinned(node=request.looked_at, uid=""))
     node = sight.node.view if sight.node is not None and not request.looked_at.startswith(MACHINE) else None
-    return licences.command_problem(target, node, word, *verbs)
+    problem, held = licences.command_problem(target, node, word, *verbs), sight.held
+    if problem or word is None or held is None:
+        return problem
+    said = f"{word.speaker} has said {word.spec.action.value}"
+    if word.spec.action is Verb.ABORT and word.kind != Kind.PRESERVATION.value:
+        return f"{said} to another episode ({word.kind or 'not known'})"
+    if isinstance(request, HoldRequest) and held.expiry is None:  # `since` would be that of a former one
+        return f"{said} before its preservation began: say it again" if held.kept_by_person else ""
+    if held.since is None or licences.said_at(word) < held.since:
+        began = f"began at {written(held.since)}" if held.since is not None else "says not when it began"
+        return f"{said} before this preservation, which {began}: say it again"
+    return ""
 
 
 async def beyond_mode(served: ServedCluster, permits: GrantedPermits, sight: PreservedMachine) -> str:

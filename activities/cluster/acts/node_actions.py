@@ -240,6 +240,7 @@ class ClusterAttestation(ClusterActivities, AttestationActivities):
                 node_uid=view.uid if view is not None else "",
                 boot_id=view.boot_id if view is not None else "",
                 ready_since=view.ready_since if view is not None else None,
+                kind=activity.info().workflow_type or "",
             )
             return Verification(speaker=speaker, sealed=self._licences.seal_command(self._cluster, request.incident, command))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from activities.cluster.acts.delegated_action import Look
 from activities.cluster.acts.machine_deletion import MachineDeletion, beyond_mode, release_problem, word_problem
@@ -57,7 +57,7 @@ from policy.values.errors import no_such_target
 from policy.values.machine_apis import MCM, machine_api
 from policy.values.mode import Mode
 from policy.values.object_refs import ObjectRef
-from policy.values.times import format_duration, written
+from policy.values.times import RESOLUTION, format_duration, later, written
 
 BEING_DELETED = "the machine is being deleted"
 
@@ -114,16 +114,30 @@ class ClusterPreservation(ClusterActivities, PreservationActivities):
         if wish.release and (problem := release_problem(self._licences, sight, request)):
             wish = replace(wish, release="")
             refused.append(f"it is not released: {problem}")
-        expiry = sight.held.expiry if sight.held is not None else None
-        if wish.until is not None and expiry is not None and wish.until < expiry:
-            problem = word_problem(self._licences, sight, request, request.moved, Verb.EXTEND)
-            said = request.moved.spec if request.moved is not None else None
-            if not problem and said is not None and not (said.shorten and said.until is not None and said.until <= wish.until):
-                problem = f"no person has said that it ends at {written(wish.until)}" if self._licences is not None else ""
-            if problem:
-                wish = replace(wish, until=None)
-                refused.append(f"it does not end earlier: {problem}")
+        held = sight.held
+        assert held is not None
+        moved = self._move_problem(sight, request) if wish.until is not None else "no person has moved its end"
+        if wish.until is not None and wish.until < (held.expiry or later(now, held.lasts(sight.timeout))) and moved:
+            wish = replace(wish, until=None)
+            refused.append(f"it does not end earlier: {moved}")
+        if wish.keep and held.expiry is None and moved and held.kept_by_person:
+            wish = replace(wish, keep=False, duration=None)
+            if not held.failed and held.intent is Intent.WHEN_FAILED:
+                refused.append(f"it is not kept yet: a person has annotated it with {PRESERVE_ANNOTATION}={held.intent.value}")
         return wish, "; ".join(refused)
+
+    def _move_problem(self, sight: PreservedMachine, request: HoldRequest) -> str:
+        """Why no person has said that it ends just then: a word for an earlier end has to say that it shortens."""
+        until, said, held = request.wish.until, request.moved.spec if request.moved is not None else None, sight.held
+        assert until is not None
+        assert held is not None
+        problem = word_problem(self._licences, sight, request, request.moved, Verb.EXTEND)
+        if problem or self._licences is None:
+            return problem
+        exact = said is not None and said.until is not None and timedelta(0) <= until - said.until < RESOLUTION
+        if said is not None and exact and (said.shorten or held.expiry is None):
+            return ""
+        return f"no person has said that it ends at {written(until)}"
 
     # Keeping ----------------------------------------------------------------------------------------------------------
 
@@ -150,6 +164,8 @@ class ClusterPreservation(ClusterActivities, PreservationActivities):
         limited = await self._within_mode(decision, request)
         rests, decision = limited != decision, limited
         found = _with_wish(effects(decision, drained=request.drained, isolation=request.isolation), found_held, held)
+        if decision.preserved and (decision.action is PreservationAction.PRESERVE or held.since is None):
+            found = found.with_since(held, now)
         changed = await self._write(sight, decision, found)
         hold = _hold(sight, decision, found, now=now, changed=changed)
         hold = replace(hold, override=by.override.value, released=bool(wish.release), refused=refused, rests=rests)
@@ -212,6 +228,9 @@ class ClusterPreservation(ClusterActivities, PreservationActivities):
         changed += await self._write_objects(sight, found)
         if found.expiry_differs:
             changed += await self._write_expiry(sight, found.expiry)
+        goes_on = decision.action is PreservationAction.STOP
+        if goes_on and decision.held.since is not None:  # last, as a word counts by that; also one for the machine's deletion
+            changed += await self._write_objects(sight, Effects().with_since(decision.held, None))
         if found.condition is not None and decision.preserved:
             changed += await self._write_condition(sight, found.condition)
         return tuple(changed)
@@ -302,7 +321,7 @@ def _as_wished(held: Held, wish: Wish) -> Held:
     values = dict[str, str]()
     if wish.keep:
         values[PRESERVE_ANNOTATION] = Intent.NOW.value
-        if wish.duration is not None:
+        if wish.duration is not None and PRESERVE_FOR_ANNOTATION not in {*held.on_node, *held.annotations}:
             values[PRESERVE_FOR_ANNOTATION] = format_duration(wish.duration)
     if wish.isolate:
         values[ISOLATE_ANNOTATION] = "true"
