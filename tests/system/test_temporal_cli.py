@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import pytest
 
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Outcome, Phase
+from simulator.objects import is_ready
 from simulator.resources import LEASES
 from tests.system.fixtures import Standing
 from tests.system.harness import System
@@ -244,6 +245,8 @@ async def test_abort_and_result(system: System) -> None:
 async def test_acknowledge_off_lets_a_parked_episode_go_on(system: System) -> None:
     """S8: who and why are on record, also when they come through Temporal's own command."""
     await system.cluster.chassis.machine(UNPLUGGED).set_power("off")
+    while is_ready(await system.live_node(UNPLUGGED)):  # a word for off of a node that says Ready is void
+        await asyncio.sleep(0.2)
     system.cluster.bmc_endpoint(UNPLUGGED).thaw()
     await run_line(system, "workflow update execute acknowledge_off")
     result: EpisodeResult = await asyncio.wait_for(episode(system, UNPLUGGED).result(), 40)
