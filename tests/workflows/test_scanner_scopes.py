@@ -7,8 +7,10 @@ from datetime import timedelta
 
 from temporalio.testing import WorkflowEnvironment
 
+from activities.contracts.episodes import EpisodeDescription
 from activities.contracts.scan import ScanRequest
 from policy.checks.fence_policies import FencePolicies, StormRule
+from policy.episode.messages import episode_id
 from policy.episode.permits import PermitDecision, PermitState
 from policy.objects.nodes import Condition
 from policy.scan.ledger import Ledger
@@ -83,6 +85,9 @@ async def test_after_so_many_failures_a_node_is_left_alone_until_the_pause_is_ov
         assert held.reason == "attempts failed in a row: 1, the last one with: no template"
         assert held.until is not None
         assert held.until - await env.get_current_time(scan.handle) > timedelta(days=4)
+        world.known["r0-0"] = EpisodeDescription(
+            node="r0-0", known=True, open=True, workflow_id=episode_id(scan.cluster, "r0-0"), incident="by-hand", by_person=True
+        )
         assert (await scan.ask("r0-0")).decision is PermitDecision.GRANTED
         status = await scan.until(lambda status: not status.held_off)
         assert [permit.state for permit in status.permits] == [PermitState.OPEN]

@@ -59,7 +59,7 @@ from policy.fence.template_reader import (
 )
 from policy.objects.machines import MachineView
 from policy.objects.nodes import NodeView
-from policy.remediation.ladder import body_of, ladder_of
+from policy.remediation.ladder import body_of, ladder_of, read_strategies
 from policy.remediation.strategies import RULES, Strategy
 from policy.values.errors import PolicyError, shown
 from policy.values.object_refs import ObjectRef
@@ -276,7 +276,9 @@ def why_not_wanted(act: PowerAct, plan: FencingPlan | None, need: Need, asking: 
         with as_invalid_config():
             steps = {each.strategy for each in ladder_of(parse(asking), body_of(target))}
     elif need.command is not None and need.command.spec.strategies:
-        steps = {Strategy(each) for each in need.command.spec.strategies}
+        words = ", ".join(need.command.spec.strategies)
+        with as_invalid_config():
+            steps = {each.strategy for each in read_strategies(words, subject=target.name, field="strategies")}
     if act is PowerAct.TERMINATE and Strategy.FENCE not in steps:
         return f"what asks for {target.name} names no step that gives its machine up"
     if act is PowerAct.DETACH_VOLUME and Strategy.DETACH_VOLUMES in steps:

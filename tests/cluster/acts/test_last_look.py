@@ -22,13 +22,16 @@ from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.live import claims, last_look
 from activities.cluster.live.claims import MOST_ASKED, MOST_READ, Identities, claimed_by
 from activities.cluster.live.last_look import LastLook
+from activities.cluster.live.plans import why_not_wanted
 from activities.cluster.watch.view import ClusterView
 from activities.contracts.target import Configured, LicenceWanted, LookResult, LookVerdict
 from activities.errors import ErrorType
 from policy.checks.fence_policies import FencePolicies, PolicySource
+from policy.checks.verdicts import JudgedTarget
 from policy.episode.gate import LOOKED_AT, Operation
 from policy.episode.messages import Kind, Need, NeedKind, Pinned
 from policy.episode.modes import ClusterModes
+from policy.episode.node_action import NodeActionSpec, SealedCommand, Verb
 from policy.fence.power import RESTORING, PowerAct
 from policy.objects.nodes import PRESERVE_ANNOTATION, NodeView
 from policy.preservation.machine_snapshot import CONDITION, TAINT
@@ -60,6 +63,7 @@ from tests.cluster.machines import CLUSTER_API, OPENSHIFT, System
 from tests.cluster.scans import LIVE, WATCHES
 from tests.licensing import LICENCES as KEPT_LICENCES
 from tests.policy.builders import a_cluster_config, a_policy
+from tests.policy.builders import node as a_view
 
 CHECK_NEED = Need(kind=NeedKind.CHECK, reason="ReadyUnknown", check=CHECK_REF)
 HOLD = "nodewarden.io/hold"
@@ -670,6 +674,18 @@ async def test_s42_only_acts_are_licensed_that_template_and_check_want_now(
         found[act] = await ActivityEnvironment().run(licensed.target.last_look, asked)
     assert {act for act, each in found.items() if each.licence} == licensed_acts
     assert {act for act, each in found.items() if each.verdict is UNLICENSED} == set(PowerAct) - RESTORING - licensed_acts
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"), [(("fence=3s",), {PowerAct.TERMINATE}), (("reboot", "detach-volumes=5m"), {PowerAct.DETACH_VOLUME})]
+)
+def test_s42_what_a_person_names_with_a_time_out_is_the_step(words: tuple[str, ...], wanted: set[PowerAct]) -> None:
+    spec = NodeActionSpec(action=Verb.REMEDIATE, node=NODE, reason="drill", strategies=words)
+    need = Need(command=SealedCommand(spec=spec, action="uid-1", speaker="ada"))
+    target = JudgedTarget(NODE, node=a_view(NODE))
+    asked = {act: why_not_wanted(act, None, need, None, target) for act in (PowerAct.TERMINATE, PowerAct.DETACH_VOLUME)}
+    assert ("names no step" in asked[PowerAct.TERMINATE]) is (PowerAct.TERMINATE not in wanted)
+    assert (asked[PowerAct.DETACH_VOLUME] == "") is (PowerAct.DETACH_VOLUME in wanted)
 
 
 @pytest.mark.parametrize(
