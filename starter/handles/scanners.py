@@ -102,7 +102,7 @@ class ScannerHandle:
         that is in force goes on, and so do the rules of modes. mode: `scan.mode`, None where it is not set.
         """
         ours = await our_holder(self._client)
-        wanted = ScannerInput(cluster=self.cluster, holder=ours, concurrency=cap, wait=wait, repeat_alarm=repeat_alarm)
+        wanted = ScannerInput(cluster=self.cluster, holder=ours, cap=cap, wait=wait, repeat_alarm=repeat_alarm)
         for _ in range(2):
             try:
                 # S44, S52: a pause, or a mode, is ended by its moment or a person, and not by another start.
@@ -229,7 +229,7 @@ class ScannerHandle:
                 id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
                 priority=options.URGENT,
                 memo={PAUSES_MEMO: wanted.pauses, MODES_MEMO: wanted.modes},
-                static_summary=f"scans {self.cluster}, at most {wanted.concurrency} disrupted at once",
+                static_summary=f"scans {self.cluster}, at most {wanted.cap} disrupted at once",
                 search_attributes=TypedSearchAttributes(
                     [
                         SearchAttributePair(search_attributes.CLUSTER, self.cluster),

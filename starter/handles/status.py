@@ -168,4 +168,4 @@ def refused_now(scanner: ScannerStatus | None, cluster: str, node: str, now: dat
 
 def _answer(scanner: ScannerStatus, request: PermitRequest, now: datetime, permits: Iterable[Permit]) -> PermitAnswer:
     paused = pauses.described(scanner.pauses)
-    return answer_request(scanner.report, permits, request, cap=scanner.concurrency, now=now, paused=paused)
+    return answer_request(scanner.report, permits, request, cap=scanner.cap, now=now, paused=paused)

@@ -102,7 +102,7 @@ def scanner_lines(answer: NodeExplanation, scanner: ScannerStatus) -> list[str]:
     said += [f"a request of incident {each.incident} waits for a permit" for each in scanner.queue if each.node == node]
     said += kept_from(answer)
     holding = sum(permit.state is not PermitState.PARKED for permit in scanner.permits)
-    said.append(f"{holding} of {scanner.concurrency} permits are in use")
+    said.append(f"{holding} of {scanner.cap} permits are in use")
     return said
 
 

@@ -92,7 +92,7 @@ def _head(status: ClusterStatus, now: datetime, where: str) -> RenderableType:
         scanner = status.scanner
         inventory = counted(scanner.report.inventory, "node") if scanner.report else ""
         holding = sum(1 for permit in scanner.permits if permit.state.value != "parked")
-        permits = f"{holding} of {scanner.concurrency} permits in use"
+        permits = f"{holding} of {scanner.cap} permits in use"
         line.append(f"  {', '.join(filter(None, (inventory, wording.sees(scanner, now), permits)))}")
         for each in wording.obstacles(scanner, now):
             below.append(Text(each.text, style="yellow" if each.code in {ObstacleCode.MODE, ObstacleCode.UNSEEN} else "red"))

@@ -99,11 +99,11 @@ class WaitingAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PermitsAnswer:
-    """concurrency: how many nodes may be disrupted at once. null where no scanner answers."""
+    """cap: how many nodes may be disrupted at once. null where no scanner answers."""
 
     cluster: str
     at: datetime
-    concurrency: int | None
+    cap: int | None
     permits: tuple[Permit, ...]
     queue: tuple[PermitRequest, ...]
 
@@ -161,7 +161,7 @@ def permits_of(status: ClusterStatus) -> PermitsAnswer:
     return PermitsAnswer(
         cluster=status.cluster,
         at=status.at,
-        concurrency=scanner.concurrency if scanner is not None else None,
+        cap=scanner.cap if scanner is not None else None,
         permits=scanner.permits if scanner is not None else (),
         queue=scanner.queue if scanner is not None else (),
     )

@@ -190,7 +190,7 @@ async def history(
         by_outcome=outcomes,
         by_day=by_day(found, began, now),
         pauses=list(reversed(pauses.since(remembered, began, now))) if not node and not outcome else [],
-        permits_of=status.scanner.concurrency if status.scanner is not None else 0,
+        permits_of=status.scanner.cap if status.scanner is not None else 0,
         more=ended.more,
         asked={"node": node, "since": since, "outcome": outcome, "at": at, "offset": offset},
         then=sections(then) if then is not None else (),

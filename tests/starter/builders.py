@@ -57,7 +57,7 @@ def report(*rows: TargetRow, **changes: Any) -> ScanReport:
 
 
 def scanner(seen: ScanReport | None, **changes: Any) -> ScannerStatus:
-    made = ScannerStatus(cluster="prod", holder="us", started=ago(3600), concurrency=1, scans=3, opened=1, report=seen)
+    made = ScannerStatus(cluster="prod", holder="us", started=ago(3600), cap=1, scans=3, opened=1, report=seen)
     return replace(made, **changes)
 
 

@@ -326,7 +326,7 @@ class ScannerStandIn:
             cluster=self._input.cluster,
             holder=self._input.holder,
             started=self._started,
-            concurrency=self._input.concurrency,
+            cap=self._input.cap,
             scans=1,
             opened=0,
             report=ScanReport(

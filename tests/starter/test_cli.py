@@ -369,7 +369,7 @@ async def test_the_scanner_is_started_shown_and_stopped(keyboard: Path, client: 
     shown = await nodewarden("scan", "status", "-c", cluster)
     assert shown.exit_code == 0
     assert "1 of 2 permits in use" in shown.output
-    assert json.loads((await nodewarden("scan", "status", "-c", cluster, "-o", "json")).output)["concurrency"] == 2
+    assert json.loads((await nodewarden("scan", "status", "-c", cluster, "-o", "json")).output)["cap"] == 2
     stopped = await nodewarden("scan", "stop", "-c", cluster, "--reason", "enough")
     assert (stopped.exit_code, stopped.output) == (0, f"the scanner of {cluster} stops\n")
     while (again := await nodewarden("scan", "stop", "-c", cluster)).exit_code == 0:

@@ -220,7 +220,7 @@ async def test_a_scanner_is_started_once_with_our_name_and_its_settings(warden: 
     assert again.run_id == started.run_id
     status = await warden.scanner_status(cluster)
     assert status.holder == started.holder == await holder(client)
-    assert status.concurrency == 3
+    assert status.cap == 3
 
 
 async def test_a_scanner_that_is_stopping_is_waited_for_and_started_anew(warden: Nodewarden, cluster: str) -> None:

@@ -216,7 +216,7 @@ def night() -> ClusterStatus:
         at=NOW,
         scanner=scanner(
             seen,
-            concurrency=2,
+            cap=2,
             permits=permits,
             queue=(PermitRequest(node="node-15", workflow_id=episode_id(CLUSTER, "node-15"), incident="inc-node-15"),),
             held_off=(Backoff(node="node-18", reason="aborted by ann: rack maintenance", until=hence(minutes=40)),),

@@ -243,7 +243,7 @@ class Fleet:
             return False
         pauses, modes = self._memo(last, PAUSES_MEMO, (), Pauses), self._memo(last, MODES_MEMO, ClusterModes(), ClusterModes)
         modes = replace(modes, setting=self.setting)
-        request = ScannerInput(cluster=CLUSTER, holder="us", concurrency=self.cap, wait=WAIT, pauses=pauses, modes=modes)
+        request = ScannerInput(cluster=CLUSTER, holder="us", cap=self.cap, wait=WAIT, pauses=pauses, modes=modes)
         execution = self.clockwork.start("HealthScanner", SCANNER, request)
         assert execution is not None
         self.begun = self.now

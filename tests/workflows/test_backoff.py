@@ -78,11 +78,11 @@ def test_only_a_person_s_request_ends_what_failed_attempts_have_begun(by_person:
     state = ScannerState(started=NOW, known=True, held_off={"n": held}, attempts={"n": failed})
     scanner = HealthScanner(ScannerInput(cluster="c", state=state))
     request = PermitRequest(node="n", workflow_id="w", incident="i", by_person=by_person)
-    assert scanner._story._answer(report(), request).decision is PermitDecision.GRANTED
+    assert scanner._story.queue._answer(report(), request).decision is PermitDecision.GRANTED
     backoff.end_by_person(state, replace(OPEN, by_person=by_person))
     assert (state.held_off, state.attempts) == ({"n": held}, {} if by_person else {"n": failed})
     state.permits, state.held_off = {}, {"n": replace(held, holder="")}
-    again = scanner._story._answer(report(), replace(request, incident="j"))
+    again = scanner._story.queue._answer(report(), replace(request, incident="j"))
     assert again.decision is (PermitDecision.GRANTED if by_person else PermitDecision.REFUSED), again.reason
     backoff.end_by_person(state, replace(OPEN, incident="j", by_person=by_person))
     assert bool(state.held_off) is not by_person
@@ -98,7 +98,7 @@ def test_s19_a_request_in_a_person_s_name_ends_no_hold_off_unless_temporal_shows
     state = ScannerState(started=NOW, known=True, held_off={"n": held}, attempts={"n": failed}, described_at=NOW)
     asked = PermitRequest(node="n", workflow_id="w", incident="i", by_person=True)
     story = HealthScanner(ScannerInput(cluster="c", state=state))._story
-    assert story._answer(report(), asked).decision is PermitDecision.GRANTED
+    assert story.queue._answer(report(), asked).decision is PermitDecision.GRANTED
     assert state.described_at is None, "it is looked for at once"
     backoff.end_by_person(state, replace(OPEN, **{"by_person": True, **seen}))  # type: ignore[arg-type]
     assert (state.held_off, state.attempts) == ({"n": held}, {"n": failed})
@@ -113,11 +113,11 @@ def test_s19_a_person_s_request_that_only_waits_in_the_queue_ends_no_hold_off(mo
     state = ScannerState(started=NOW, known=True, held_off={"n": held}, attempts={"n": failed}, permits={"m": other})
     story = HealthScanner(ScannerInput(cluster="c", state=state))._story
     asked = PermitRequest(node="n", workflow_id="w", incident="j", by_person=True)
-    assert story._answer(report(), asked).decision is PermitDecision.QUEUED
+    assert story.queue._answer(report(), asked).decision is PermitDecision.QUEUED
     backoff.end_by_person(state, replace(OPEN, incident="j", by_person=True))
     assert (state.held_off, state.attempts) == ({"n": held}, {"n": failed})
     state.permits.clear()
-    assert story._answer(report(), asked).decision is PermitDecision.GRANTED
+    assert story.queue._answer(report(), asked).decision is PermitDecision.GRANTED
     backoff.end_by_person(state, replace(OPEN, incident="j", by_person=True))
     assert (state.held_off, state.attempts) == ({}, {})
 

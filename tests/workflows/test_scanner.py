@@ -549,7 +549,7 @@ async def test_a_deadline_does_not_wait_for_the_opening_of_others_whose_permits_
     first = (candidate("node-1", 5), candidate("node-2", 20), candidate("node-3", 10))
     world = ScriptedCluster(report(candidates=first))
     world.may_open.clear()
-    async with scanning(env, world, concurrency=4) as scan:
+    async with scanning(env, world, cap=4) as scan:
         try:
             await eventually(env, lambda: len(world.asked) == 1)
             assert world.asked == [("node-2", "node-3", "node-1")]
@@ -606,7 +606,7 @@ async def test_episodes_are_told_together_one_call_at_a_time_and_the_latest_last
     """Nothing is lost, however long a call takes; that their own mark is seen is no news to them."""
     world = ScriptedCluster()
     world.show(in_hand(world))
-    async with scanning(env, world, concurrency=2) as scan:
+    async with scanning(env, world, cap=2) as scan:
         await scan.until(lambda status: status.opened == 2)
         world.show(in_hand(world, boot_id="b2"))
         await eventually(env, lambda: bool(world.told) and world.told[-1][0].boot_id == "b2")
@@ -694,7 +694,7 @@ async def test_an_episode_without_a_role_may_be_a_members_in_its_last_look_as_we
         for node in nodes
     }
     world = ScriptedCluster(report(control_plane=ControlPlane(members=5, ready=5)), found=[FoundOpen(nodes=nodes)], known=known)
-    async with scanning(env, world, concurrency=5) as scan:
+    async with scanning(env, world, cap=5) as scan:
         await scan.until(lambda status: len(status.permits) == 2)
         asked = PermitQuestions(questions=(PermitQuestion(node="cp-1", incident="i-cp-1"),))
         (answer,) = (await scan.handle.query(HealthScanner.holds_permits, asked)).questions
@@ -708,7 +708,7 @@ async def test_an_override_lasts_while_the_breaker_is_open_and_only_for_looks_th
     """S17, S20: what a person has overridden is not withdrawn, and a request alone grants nothing. One node each."""
     closed = replace(check(allowed=False, message="9 of 12 nodes are healthy"), reason=OpenReason.TOO_MANY_UNHEALTHY)
     world = ScriptedCluster(report(checks=(closed,)))
-    async with scanning(env, world, concurrency=2) as scan:
+    async with scanning(env, world, cap=2) as scan:
 
         async def held(override: str = "") -> bool:
             asked = PermitQuestion(node="node-1", incident="one", override=override)
@@ -789,7 +789,7 @@ async def test_nothing_is_cleaned_up_where_an_episode_is_open_or_has_just_ended(
 ) -> None:
     """S13, S35: it removes itself what it has added; a report from before its end shows that still."""
     world = ScriptedCluster(report("node-1"))
-    async with scanning(env, world, concurrency=2) as scan:
+    async with scanning(env, world, cap=2) as scan:
         await scan.has_opened(1)
         await scan.until(lambda status: [each.state for each in status.permits] == [PermitState.OPEN])
         shown = report("node-2", candidates=(replace(candidate("node-2"), refused="not now"),), **left)

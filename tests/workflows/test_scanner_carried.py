@@ -106,7 +106,13 @@ def test_every_step_changes_the_state_that_is_carried_over_and_none_a_copy_of_it
     """Each field is emptied behind the scanner's back, so that what it shows, asks for and decides by has to come from there."""
     monkeypatch.setattr(workflow, "now", lambda: NOW)
     scanner = a_scanner(FULL)
-    kept = [scanner._story._permits._state, scanner._story._holders._state, scanner._commands._state, scanner._carried().state]
+    kept = [
+        scanner._story.permits._state,
+        scanner._story.queue._state,
+        scanner._story._holders._state,
+        scanner._commands._state,
+        scanner._carried().state,
+    ]
     assert all(each is scanner._state for each in kept)
     for each in fields(ScannerState):
         assert each.name == "started" or (each.default, each.default_factory) != (MISSING, MISSING)

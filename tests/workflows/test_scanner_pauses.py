@@ -33,6 +33,7 @@ from workflows.definitions.scanner import HealthScanner
 from workflows.kit import continuation
 from workflows.kit.messages import ModeRequest, PauseRequest, StopRequest, UnpauseRequest
 from workflows.scanner.state import ScannerInput, ScannerState
+from workflows.scanner.story import Poll
 
 WHY = "the switch is being replaced"
 
@@ -59,7 +60,7 @@ async def heard(scan: Scan) -> Pauses:
 async def test_a_pause_begins_nothing_and_keeps_those_who_have_a_permit_from_acting(env: WorkflowEnvironment) -> None:
     """S20, S44: a candidate waits, a last look is answered no, a request waits in the queue; unpausing serves them all."""
     world = ScriptedCluster(report("node-1"))
-    async with scanning(env, world, concurrency=5) as scan:
+    async with scanning(env, world, cap=5) as scan:
         await scan.has_opened(1)
         assert "paused by ada (identity not verified), until it is ended by hand: the switch is being replaced" in await paused(
             scan
@@ -335,7 +336,7 @@ async def test_what_can_t_be_read_is_refused_to_the_person(of: dict[str, str], w
 
 async def test_s20_a_command_that_stops_acts_names_the_nodes_where_one_may_be_under_way(env: WorkflowEnvironment) -> None:
     """S20: what a look licensed a moment before the command is done; the person reads where that may be."""
-    async with scanning(env, ScriptedCluster(), modes=OBSERVES, concurrency=5) as scan:
+    async with scanning(env, ScriptedCluster(), modes=OBSERVES, cap=5) as scan:
         await scan.until(lambda status: status.report is not None)
         under_way = "; an act that was licensed before may still be done within 15s: node-1"
         assert under_way not in await says(scan, "drain", nodes=("node-1",))
@@ -353,7 +354,7 @@ async def test_s20_a_command_that_stops_acts_names_the_nodes_where_one_may_be_un
 async def test_no_report_of_former_modes_is_acted_on(env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
     """S52: the mode is taken back while a scan is on its way that still offers the node."""
     world = ScriptedCluster()
-    async with scanning(env, world, concurrency=5) as scan:
+    async with scanning(env, world, cap=5) as scan:
         await scan.until(lambda status: status.report is not None)
         late = asyncio.Event()
         scan_now = world.observe_cluster
@@ -395,7 +396,7 @@ async def test_a_new_cluster_s_first_report_opens_nothing(env: WorkflowEnvironme
     """S52: it was made before it was known that the cluster is to be observed."""
     world = ScriptedCluster(report("node-1"), found=[contract.FoundOpen(nodes=(), repaired=False)])
     world.by_mode = True
-    async with scanning(env, world, concurrency=5) as scan:
+    async with scanning(env, world, cap=5) as scan:
         await scan.until(lambda status: status.modes.default is Mode.OBSERVE and status.scans > 1)
         assert world.opened == []
         await says(scan, "repair", nodes=("node-1",))
@@ -435,7 +436,7 @@ async def test_s52_what_a_reset_takes_back_goes_on_as_far_as_it_lowers_or_stops(
     world = RealList(report())
     world.client, world.by_mode = server.client, True
     modes = ClusterModes(setting=Mode.REPAIR).ruled(ModeRule(mode=Mode.DRAIN, by="ada", reason=WHY, at=NOW, nodes=("node-3",)))
-    async with scanning(server, world, concurrency=5, modes=modes) as scan:
+    async with scanning(server, world, cap=5, modes=modes) as scan:
         await scan.until(lambda status: status.scans > 0)
         await asyncio.sleep(1.1)  # by Temporal's clock
         await says(scan, "observe", nodes=("node-1",))
@@ -480,7 +481,7 @@ async def test_s44_s52_a_scanner_that_is_started_with_nothing_but_its_cluster_go
     """As Temporal's own command starts it. No look gets a mode before that is known."""
     world = RealList(report())
     world.client, world.by_mode = server.client, True
-    async with scanning(server, world, concurrency=5, modes=ClusterModes(setting=Mode.REPAIR)) as scan:
+    async with scanning(server, world, cap=5, modes=ClusterModes(setting=Mode.REPAIR)) as scan:
         await scan.until(lambda status: status.scans > 0)
         await says(scan, "observe")
         await paused(scan)
@@ -557,9 +558,9 @@ async def test_only_a_worker_of_this_cluster_that_has_no_stream_ends_what_waits_
     scanner = HealthScanner(ScannerInput(cluster="prod", state=ScannerState(started=now, cluster_uid="uid-1")))
     answered: asyncio.Future[ScanReport] = asyncio.get_running_loop().create_future()
     answered.set_result(report(**({"cluster_uid": "uid-1"} | answer)))
-    poll = (answered, scanner._story._scan_request(), now)
+    poll = Poll(scanner._story._scan_request(), now, answered)
     scanner._state.decisions = [Decision(id="run/1", at=now, cluster="prod", kind=DecisionKind.ADMITTED)]
-    await scanner._story._take_report(*poll)
+    await scanner._story._report_of(poll)
     assert len(scanner._state.decisions) == left
     monkeypatch.setattr(workflow, "info", lambda: SimpleNamespace(run_id="run"))
     scanner._state.record("prod", DecisionKind.ANSWERED, act="pause", who="ada")
@@ -575,8 +576,8 @@ async def test_a_report_that_comes_in_the_moment_in_which_the_mode_is_taken_back
     scanner = HealthScanner(ScannerInput(cluster="prod", state=ScannerState(started=now)))
     answered: asyncio.Future[ScanReport] = asyncio.get_running_loop().create_future()
     answered.set_result(report("node-1"))
-    poll = (answered, scanner._story._scan_request(), now)
+    poll = Poll(scanner._story._scan_request(), now, answered)
     scanner._state.modes = OBSERVES
-    assert (await scanner._story._take_report(*poll), scanner._state.report) == (None, None)
-    poll = (answered, scanner._story._scan_request(), now)
-    assert await scanner._story._take_report(*poll) is not None
+    assert (await scanner._story._report_of(poll), scanner._state.report) == (None, None)
+    poll = Poll(scanner._story._scan_request(), now, answered)
+    assert await scanner._story._report_of(poll) is not None

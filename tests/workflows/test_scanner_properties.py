@@ -103,7 +103,7 @@ class Play:
         self.start(ScannerState(started=NOW, known=True, described_at=NOW))
 
     def start(self, state: ScannerState) -> None:
-        self.scanner = HealthScanner(ScannerInput(cluster="c", holder="us", concurrency=CAP, state=state))
+        self.scanner = HealthScanner(ScannerInput(cluster="c", holder="us", cap=CAP, state=state))
         self.scanner._story._background = SimpleNamespace(begin=self.begun.append)  # type: ignore[assignment]
         self.state = self.scanner._state
 
@@ -245,7 +245,7 @@ class Play:
     def ask(self, node: str) -> None:
         self.open[node].parked = False
         asked = PermitRequest(node=node, workflow_id=episode_id("c", node), incident=self.open[node].incident, by_person=True)
-        answer = self.scanner._story._answer(self.see(), asked)
+        answer = self.scanner._story.queue._answer(self.see(), asked)
         if answer.decision is PermitDecision.GRANTED:
             self.open[node].permit = True
             self.granted.append(node)

@@ -55,7 +55,7 @@ async def test_a_rack_that_fails_as_a_whole_is_not_fenced(env: WorkflowEnvironme
     world = Racks(ledger=failing(2, 200, *down, "r1-7"))
     world.ledger.follow(FencePolicies(storms=(StormRule(name="racks", percentage=50, scope=RACK),)))
     world.look()
-    async with scanning(env, world, concurrency=CAP) as scan:
+    async with scanning(env, world, cap=CAP) as scan:
         await scan.has_opened(1)
         status = await scan.until(lambda status: bool(status.refused))
         assert {refused.reason for refused in status.refused} == {"ScopeStorm"}

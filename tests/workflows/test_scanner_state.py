@@ -216,7 +216,7 @@ async def test_after_a_reset_a_line_that_was_parked_is_what_its_episode_says(
     monkeypatch.setattr(workflow, "execute_activity_method", answered)
     lines = (a_permit("n", PermitState.PARKED, incident="i"), a_permit("opening", PermitState.RESERVED))
     state = ScannerState(started=NOW, known=True, permits={each.node: each for each in lines})
-    holders = Holders(ScannerInput(cluster="c", concurrency=2), state)
+    holders = Holders(ScannerInput(cluster="c", cap=2), state)
     expected = {"n": PermitState.PARKED, "opening": PermitState.RESERVED}
     await holders.rebuild(report(run="first"))
     assert {line.node: line.state for line in state.permits.values()} == expected
@@ -261,7 +261,7 @@ async def test_a_check_counts_an_episode_that_has_asked_for_its_permit_again(env
     """S14: `max-in-flight` of a check; a person's hold that ends, or a question that is asked twice, makes nobody uncounted."""
     first, second = (replace(candidate(node), checks=(CHECK.key,)) for node in ("node-1", "node-2"))
     world = ScriptedCluster(report("node-1", candidates=(first,), checks=(ONE_AT_ONCE,)))
-    async with scanning(env, world, concurrency=5) as scan:
+    async with scanning(env, world, cap=5) as scan:
         await scan.has_opened(1)
         await scan.until(lambda status: [each.state for each in status.permits] == [PermitState.OPEN])
         if gives_back:
@@ -285,7 +285,7 @@ async def test_a_node_with_unknown_checks_counts_under_each_until_a_report_names
     limited = replace(candidate("node-2"), checks=(CHECK.key,))
     others = (candidate("node-1"),) if is_candidate else ()
     world = ScriptedCluster(report(), found=[FoundOpen(nodes=("node-1",))], known={"node-1": open_one})
-    async with scanning(env, world, concurrency=5) as scan:
+    async with scanning(env, world, cap=5) as scan:
         await scan.until(lambda status: [each.state for each in status.permits] == [PermitState.PARKED])
         world.show(report(candidates=others))
         await scan.until(lambda status: status.report is not None and len(status.report.candidates) == len(others))
@@ -322,7 +322,7 @@ async def test_a_limit_that_is_written_while_as_many_are_under_way_counts_them(e
     """S14: also one whose Machine and Node are gone by then."""
     ledger = builders.ledger_of(WORKERS, *map(sick, (1, 2, 3)))
     world = ScriptedCluster(report_of(ledger))
-    async with scanning(env, world, concurrency=9) as scan:
+    async with scanning(env, world, cap=9) as scan:
         await scan.has_opened(3)
         ledger.remove_node("node-3")
         put(ledger, limited(WORKERS, 3))
@@ -336,7 +336,7 @@ async def test_a_target_that_is_remediated_under_another_check_counts(env: Workf
     """S14: the limit is of the check's targets, whoever has asked; and it holds up whoever else asks."""
     ledger = builders.ledger_of(limited(WORKERS, 1), DISKS, bad_disk(1))
     world = ScriptedCluster(report_of(ledger))
-    async with scanning(env, world, concurrency=9) as scan:
+    async with scanning(env, world, cap=9) as scan:
         await scan.has_opened(1)
         put(ledger, sick(2))
         put(ledger, bad_disk(3))
@@ -352,7 +352,7 @@ async def test_one_that_asks_while_more_wait_than_a_report_names_is_held_to_its_
     """S14: whoever is not named is not free of limits. A report that does not tell anything of the node yet speaks of all."""
     ledger = builders.ledger_of(limited(WORKERS, 1), *map(sick, range(1, 60)))
     world = ScriptedCluster(report_of(ledger))
-    async with scanning(env, world, concurrency=90) as scan:
+    async with scanning(env, world, cap=90) as scan:
         await scan.has_opened(1)
         world.show(report_of(ledger, ("node-1", "node-59") if is_told else ("node-1",)))
         await scan.until(lambda status: len(status.report.seen_nodes if status.report is not None else ()) == 1 + is_told)
@@ -384,7 +384,7 @@ async def test_the_scan_is_told_how_many_wait_for_a_person_and_for_a_permit(env:
 
         await eventually(env, as_expected)
 
-    async with scanning(env, world, concurrency=1) as scan:
+    async with scanning(env, world, cap=1) as scan:
         await scan.has_opened(1)
         await told(0, 1, 0)
         assert (await scan.ask("node-3")).decision is PermitDecision.QUEUED
@@ -495,7 +495,7 @@ def marked(*nodes: str, **changes: object) -> ScanReport:
 async def test_a_marked_node_without_a_line_counts_until_its_episode_is_described_as_closed(env: WorkflowEnvironment) -> None:
     """S14: in the very report that is acted on, also against who asks."""
     world = ScriptedCluster(marked("node-2"), known={"node-1": OPEN_EPISODE})
-    async with scanning(env, world, concurrency=1, state=AFTER_RESET) as scan:
+    async with scanning(env, world, cap=1, state=AFTER_RESET) as scan:
         status = await scan.until(lambda status: bool(status.refused) or status.opened > 0)
         assert {each.node: each.reason for each in status.refused} == {"node-2": "CapReached"}
         assert (await scan.ask("node-3")).decision is PermitDecision.QUEUED
@@ -511,7 +511,7 @@ async def test_an_episode_that_is_found_again_counts_while_it_waits_for_its_perm
     other = ObjectRef(api_version="remediation.medik8s.io/v1alpha1", kind="NodeHealthCheck", name="others")
     checks = (check(), replace(check(allowed=False, message="9 of 12 are unhealthy"), ref=other))
     world = ScriptedCluster(marked("node-2", checks=checks), known={"node-1": OPEN_EPISODE})
-    async with scanning(env, world, concurrency=1, state=AFTER_RESET) as scan:
+    async with scanning(env, world, cap=1, state=AFTER_RESET) as scan:
         status = await scan.until(lambda status: (bool(status.queue) and bool(status.refused)) or status.opened > 0)
         assert ([each.node for each in status.queue], world.opened) == (["node-1"], [])
         scans = len(world.requests)
@@ -528,7 +528,7 @@ async def test_a_real_reset_has_the_table_built_anew_before_anything_is_granted(
 ) -> None:
     """S14: of a history that began with carried state, before its first report; node-1 holds a permit and bears no mark."""
     world = ScriptedCluster(report(), known={"node-1": OPEN_EPISODE})
-    async with scanning(server, world, concurrency=1, state=AFTER_RESET) as scan:
+    async with scanning(server, world, cap=1, state=AFTER_RESET) as scan:
         await scan.until(lambda status: status.scans > 0)
         assert world.listed == 0
         run = (await scan.client_handle().describe()).run_id
@@ -562,7 +562,7 @@ async def test_a_mark_without_an_episode_counts_no_longer_than_it_takes_to_ask(
     env: WorkflowEnvironment, description: EpisodeDescription | None
 ) -> None:
     world = ScriptedCluster(marked("node-2"), known={"node-1": description} if description is not None else {})
-    async with scanning(env, world, concurrency=1, state=AFTER_RESET) as scan:
+    async with scanning(env, world, cap=1, state=AFTER_RESET) as scan:
         before = await scan.env.get_current_time()
         await scan.has_opened(1)
         assert [episode.node for episode in world.opened] == ["node-2"]
@@ -578,7 +578,7 @@ async def test_a_stranger_counts_in_the_last_look_at_a_member_of_the_control_pla
         seen, known={"node-1": OPEN_EPISODE, "cp-1": replace(OPEN_EPISODE, node="cp-1", incident=own.incident)}
     )
     asked = PermitQuestions(questions=(PermitQuestion(node="cp-1", incident=own.incident),))
-    async with scanning(env, world, concurrency=5, state=replace(AFTER_RESET, permits={own.node: own})) as scan:
+    async with scanning(env, world, cap=5, state=replace(AFTER_RESET, permits={own.node: own})) as scan:
         await scan.until(lambda status: status.scans > 0)
         (answer,) = (await scan.handle.query(HealthScanner.holds_permits, asked)).questions
         assert (answer.held, "node-1" in answer.reason) == (False, True), answer.reason

@@ -7,8 +7,7 @@ Handlers only check, and have verified who speaks; the story answers episodes, `
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -26,11 +25,11 @@ from policy.episode.permits import (
     PortionAnswer,
     PortionRequest,
     Release,
-    portion_of,
 )
 from policy.history.spells import ScannerSpells
 from workflows.episode.attestation import Command, require_future, require_name_and_reason, verified_command
-from workflows.kit import continuation, options
+from workflows.kit import continuation
+from workflows.kit.interrupts import run_to_its_end
 from workflows.kit.messages import (
     ModeRequest,
     PauseRequest,
@@ -54,7 +53,7 @@ class HealthScanner:
         self._input = request
         state = request.state or ScannerState(started=workflow.now(), pauses=request.pauses, modes=request.modes)
         state.holder = state.holder or request.holder
-        self._state, self._underway = state, Underway()
+        self._state, self._underway = state, Underway(wait=request.wait)
         self._commands = Commands(request, state, self._underway)
         self._story = ScannerStory(request, state, self._underway, self._commands)
 
@@ -64,12 +63,12 @@ class HealthScanner:
         workflow.upsert_search_attributes(
             [search_attributes.CLUSTER.value_set(request.cluster), search_attributes.KIND.value_set("HealthScanner")]
         )
-        await self._finish(self._scan_and_answer_all())
+        await run_to_its_end(self._scan_and_answer_all(), on_cancel=self._stop)
         if (stop := self._underway.stop) is None:
             # Else the next history would have the memo that this one began with: pauses and rules of modes that were set since
             # would be lost with the scanner (S44, S52).
             continuation.go_on(self._carried(), memo={**workflow.memo(), TOOK_OVER_MEMO: workflow.info().run_id})
-        await self._finish(self._story.give_back_lease())
+        await run_to_its_end(self._story.give_back_lease(), on_cancel=self._stop)
         return ScannerResult(
             cluster=request.cluster,
             stopped_by=stop.by,
@@ -82,23 +81,17 @@ class HealthScanner:
         await self._story.run()
         await workflow.wait_condition(workflow.all_handlers_finished)
 
-    async def _finish(self, work: Coroutine[Any, Any, None]) -> None:
-        """To its end, however late a cancellation comes: it is a stop, and no scanner that was stopped keeps the Lease (S35)."""
-        task = asyncio.create_task(work)
-        while not task.done():
-            try:
-                await asyncio.shield(task)
-            except asyncio.CancelledError:
-                if self._underway.stop is None:
-                    self._commands.take_stop(StopRequest(who="Temporal", reason="the workflow was cancelled"))
-        task.result()
+    def _stop(self) -> None:
+        """However late a cancellation comes, it is a stop, and no scanner that was stopped keeps the Lease (S35)."""
+        if self._underway.stop is None:
+            self._commands.take_stop(StopRequest(who="Temporal", reason="the workflow was cancelled"))
 
     def _check_identity(self, request: ScannerInput) -> None:
         expected = scanner_id(request.cluster)
         if not request.cluster or workflow.info().workflow_id != expected:
             raise invalid_input(f"expected an input with a cluster, run under the workflow id {expected!r}")
-        if request.concurrency < 1:
-            raise invalid_input(f"concurrency: expected at least 1, got {request.concurrency}")
+        if request.cap < 1:
+            raise invalid_input(f"cap: expected at least 1, got {request.cap}")
 
     def _carried(self) -> ScannerInput:
         """What the next history begins with."""
@@ -120,7 +113,7 @@ class HealthScanner:
     @workflow.update(description="An episode asks for leave to disrupt its node (not for people).")
     async def request_permit(self, request: PermitRequest) -> PermitAnswer:
         """An episode started by hand asks for a permit: granted, queued, or refused with the reason."""
-        return await self._story.decide_request(request)
+        return await self._story.queue.ask(request)
 
     @request_permit.validator
     def _check_request_permit(self, request: PermitRequest) -> None:
@@ -135,9 +128,7 @@ class HealthScanner:
     @workflow.update(description="An episode asks how many pods it may free now (not for people).")
     def hand_out(self, request: PortionRequest) -> PortionAnswer:
         """An episode asks how many pods it may free now, if the cluster limits how many go in a minute."""
-        state = self._state  # no permit is needed: what the episode may free its proof says, here only how fast
-        state.portions, answer = portion_of(state.portions, request, workflow.now(), used_within=options.ACT_WINDOW)
-        return answer
+        return self._story.permits.hand_out(request)
 
     @hand_out.validator
     def _check_hand_out(self, request: PortionRequest) -> None:

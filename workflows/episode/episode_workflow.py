@@ -7,7 +7,6 @@ store (`commands.py`); the story acts. An update that is refused at once leaves 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Protocol
@@ -33,6 +32,7 @@ from workflows.episode.episode import Episode
 from workflows.episode.state import End, EpisodeState, History
 from workflows.kit import continuation
 from workflows.kit.continuation import NewHistory
+from workflows.kit.interrupts import run_to_its_end
 from workflows.kit.messages import AbortRequest, HoldEpisodeRequest, PersonRequest, ResumeRequest, invalid_input
 
 
@@ -77,22 +77,19 @@ class EpisodeWorkflow:
         """The story to its end, or to the next history. A cancellation is an abort, however often it comes: what was done
         is undone before the end (S35). It bears no person's name, and so changes nothing of what only a person ends."""
         self._check_identity(request)
-        task = asyncio.create_task(self._run_and_answer_all(story, request))
-        while not task.done():
-            try:
-                await asyncio.shield(task)
-            except asyncio.CancelledError:
-                if kept := self.only_a_person_ends():
-                    self.episode.note("cancel", "refused", kept)
-                else:
-                    commands.take_abort(self.episode, AbortRequest(who="Temporal", reason="the workflow was cancelled"))
-        result = task.result()
+        result = await run_to_its_end(self._run_and_answer_all(story, request), on_cancel=self._take_cancellation)
         if isinstance(result, EpisodeResult):
             return result
         episode = self.episode
         episode.note_reset()
         goes_on = replace(result.request or request, incident=episode.state.incident, state=episode.state)
         raise continuation.go_on(goes_on, kind=episode.state.kind, memo={**workflow.memo(), "incident": episode.state.incident})
+
+    def _take_cancellation(self) -> None:
+        if kept := self.only_a_person_ends():
+            self.episode.note("cancel", "refused", kept)
+        else:
+            commands.take_abort(self.episode, AbortRequest(who="Temporal", reason="the workflow was cancelled"))
 
     def _check_identity(self, request: History) -> None:
         """Fail at once under any id but the node's own: the id is what keeps a node's episodes single (S13). A state comes from

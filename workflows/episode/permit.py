@@ -1,7 +1,7 @@
 """The permit of an episode: asked of the scanner, waited for in its queue, and given back.
 
-The other end is the scanner's (`workflows/scanner/permits.py`; its queue is in `workflows/scanner/state.py`). Here is only how
-often it is asked and what an episode does meanwhile. A grant that comes by signal is `Episode.take_grant`.
+The other end is the scanner's (`workflows/scanner/queue.py`, `workflows/scanner/permits.py`). Here is only how often it is
+asked and what an episode does meanwhile. A grant that comes by signal is `Episode.take_grant`.
 """
 
 from __future__ import annotations

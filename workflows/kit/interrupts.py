@@ -1,20 +1,23 @@
 """What interrupts the story of an episode: raised where it is noticed, answered in one place (`FencingStory`).
 
 None of them is a failure of the workflow. Anything else that is raised is a bug, fails the workflow *task*, and is retried
-once a mended worker is there.
+once a mended worker is there. A cancellation interrupts nothing: what it means, `run_to_its_end` has noted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from temporalio.exceptions import ActivityError, RetryState, TimeoutType
 from temporalio.exceptions import TimeoutError as ActivityTimeout
 
 from activities.errors import ErrorType, error_message, error_type
+
+T = TypeVar("T")
 
 
 class Interrupt(Exception):  # noqa: N818 - most of them are no errors
@@ -137,6 +140,17 @@ def as_interrupt(what: str) -> Iterator[None]:
         yield
     except ActivityError as error:
         raise interrupt_for(error, what) from error
+
+
+async def run_to_its_end(work: Coroutine[Any, Any, T], *, on_cancel: Callable[[], None]) -> T:
+    """Returns what the work returns, however often the workflow is cancelled meanwhile: each time on_cancel is called (S35)."""
+    task = asyncio.create_task(work)
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            on_cancel()
+    return task.result()
 
 
 def failure_line(what: str, error: ActivityError) -> str:

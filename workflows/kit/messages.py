@@ -119,7 +119,7 @@ class ScannerStatus:
     cluster: str
     holder: str
     started: datetime
-    concurrency: int
+    cap: int
     scans: int
     opened: int
     report: ScanReport | None = None

@@ -172,7 +172,7 @@ class Commands:
         """It takes effect at once: no report that was made under the former modes is acted on (S52)."""
         before = self._state.modes
         if changed.default is not before.default or (changed.rules, changed.before) != (before.rules, before.before):
-            self._underway.received_at = None
+            self._underway.drop_report()
             self._underway.cut_short()
         self._state.modes, self._underway.changed = changed, True
         workflow.upsert_memo({MODES_MEMO: changed})

@@ -1,7 +1,7 @@
 """The scanner's permits: which requests and last looks they allow, with which permit and input an episode begins (`Permits`), and
 which episodes hold them by Temporal's account (`Holders`).
 
-Each rule is a row of `policy/scan/permit_rules.py`. When to ask is `workflows/scanner/story.py`.
+Each rule is a row of `policy/scan/permit_rules.py`. When to ask is `story.py`, and for those that wait `queue.py`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,16 @@ from temporalio.exceptions import ActivityError
 from activities.contracts.episodes import DescribeRequest, EpisodeActivities, EpisodeDescription, FindRequest, FoundOpen
 from activities.errors import error_message
 from policy.episode.messages import FencingInput, Kind, Need, NeedKind, RemediationInput, SeenNode, episode_id
-from policy.episode.permits import Permit, PermitAnswer, PermitQuestion, PermitRequest, PermitState
+from policy.episode.permits import (
+    Permit,
+    PermitAnswer,
+    PermitQuestion,
+    PermitRequest,
+    PermitState,
+    PortionAnswer,
+    PortionRequest,
+    portion_of,
+)
 from policy.remediation.ladder import removes
 from policy.scan import pauses
 from policy.scan.admission import answer_request, quorum_objection, room_in_scopes
@@ -158,7 +167,7 @@ class Holders:
             if not episode.open or released_at is None or asked_at - released_at >= CLOSING:
                 # An episode that a predecessor granted keeps its permit, as far as the cap goes; later strangers must ask (S14,
                 # S15, S17).
-                room = not state.known and state.counted() < self._scanner.cap(report)
+                room = not state.known and state.in_use() < self._scanner.cap_under(report)
                 room = room and report is not None and room_in_scopes(report, state.permits.values(), episode.node)
                 state.reconcile(episode, asked_at, room=room, anew=not state.known)
                 backoff.end_by_person(state, episode)
@@ -214,7 +223,7 @@ class Permits:
             report,
             others,
             request,
-            cap=self._scanner.concurrency,
+            cap=self._scanner.cap,
             ahead=ahead,
             now=workflow.now(),
             # What a parked episode did to the power is its own affair.
@@ -236,6 +245,12 @@ class Permits:
             # Whatever was true when its permit was granted.
             reason = halted or (quorum_objection(report, self.counted(report), permit) if report is not None else "")
         return replace(asked, held=not reason, reason=reason, paused=halted)
+
+    def hand_out(self, request: PortionRequest) -> PortionAnswer:
+        """How many pods that episode may free now. It needs no permit: what it may free its proof says, here only how fast."""
+        state = self._state
+        state.portions, answer = portion_of(state.portions, request, workflow.now(), used_within=options.ACT_WINDOW)
+        return answer
 
     # Permits, and what their episodes begin with ----------------------------------------------------------------------
 

@@ -23,6 +23,8 @@ from policy.history.spells import NodeDays, ObservationRecord, Spell
 from policy.scan.pauses import Pauses
 from policy.scan.repeat_alarm import DEFAULT_ALARM, PastIncident, RepeatAlarm, Repetition
 from policy.scan.scan_report import ScanReport
+from policy.values.times import format_duration
+from workflows.kit import options
 from workflows.kit.messages import Backoff, StopRequest
 
 REMIND_EVERY = timedelta(minutes=30)
@@ -172,7 +174,7 @@ class ScannerState:
     def _leave_queue(self, incident: str) -> None:
         self.queue[:] = [waiting for waiting in self.queue if waiting.incident != incident]
 
-    def counted(self) -> int:
+    def in_use(self) -> int:
         """How many permits count in the budgets: all but the parked ones (S14)."""
         return sum(permit.state is not PermitState.PARKED for permit in self.permits.values())
 
@@ -264,41 +266,77 @@ class ScannerState:
 
 @dataclass(slots=True, kw_only=True)
 class Underway:
-    """What its story and what people command share of one history; the next one begins without any of it."""
+    """What its story, its queue and what people command share of one history; the next one begins without any of it. Until when
+    the last report may be acted on is said here and nowhere else (S17, S18, S45)."""
 
+    wait: timedelta
+    """How long a scan waits for a change."""
     stop: StopRequest | None = None
     changed: bool = False
     """Whether another node may be admitted since the last decision."""
     scan: workflow.ActivityHandle[ScanReport] | None = None
     """The long poll."""
+    scan_problem: str = ""
+    """Why there is no report to act on, or what was wrong with the last one."""
     received_at: datetime | None = None
     """When the last report came in; None: there is none to act on, since the last scan failed, or its report was too old or was
     made under other modes."""
+    true_at: datetime | None = None
+    """The moment that the last report describes."""
 
     def cut_short(self) -> None:
         """The long poll is answered with nothing, and another one begins."""
         if self.scan is not None:
             self.scan.cancel()
 
+    def take_report(self, report: ScanReport) -> None:
+        """It may be acted on from now."""
+        self.received_at, self.scan_problem = workflow.now(), ""
+        # A stale one says itself why it lets no node be disrupted: by a wrong clock, say.
+        answered = report.answered_at if not report.view.stale else None
+        self.true_at = min(answered or self.received_at, self.received_at)
+
+    def drop_report(self, problem: str = "") -> None:
+        """There is none to act on before the next scan is answered."""
+        self.received_at, self.scan_problem = None, problem or self.scan_problem
+
+    def drop_late_report(self) -> None:
+        """Not to be acted on while no scan is under way that would show a storm: where it was long on its way, or something else
+        has taken its time since, the next scan answers at once with what is so then."""
+        late = workflow.now() - self.true_at if self.true_at is not None else timedelta(0)
+        if self.received_at is not None and late > options.OLDEST_REPORT:
+            seconds = format_duration(timedelta(seconds=late // timedelta(seconds=1)))
+            self.drop_report(f"the last report came when it was {seconds} old: another one is asked for")
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether the last report may still be acted on: without a worker no scan fails, it is only not answered (S18)."""
+        return self.received_at is not None and workflow.now() - self.received_at < self.wait + options.SCAN_GRACE
+
+    @property
+    def may_begin(self) -> bool:
+        """Whether anything may be begun on the last report."""
+        return self.received_at is not None and self.stop is None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScannerInput:
     """Input of `HealthScanner`; only `cluster` is needed: `{"cluster": "prod"}`.
 
-    holder: our name in the cluster Lease (`starter` fills it in, else the scanner asks once). concurrency: how many nodes of this
+    holder: our name in the cluster Lease (`starter` fills it in, else the scanner asks once). cap: how many nodes of this
     cluster may be disrupted at once. repeat_alarm: how many fencings of one node for one reason are reported as a repetition.
     pauses: those of the last scanner; a pause that is in force goes on. modes: what is set, with the rules of the last scanner.
     """
 
     cluster: str = ""
     holder: str = ""
-    concurrency: int = 1
+    cap: int = 1
     wait: timedelta = timedelta(seconds=60)
     state: ScannerState | None = None
     repeat_alarm: RepeatAlarm = DEFAULT_ALARM
     pauses: Pauses = ()
     modes: ClusterModes = REPAIRS
 
-    def cap(self, report: ScanReport | None) -> int:
-        """How many nodes may be disrupted at once: what the cluster's fence policies say, else `concurrency`."""
-        return (report.policies.cap if report is not None else None) or self.concurrency
+    def cap_under(self, report: ScanReport | None) -> int:
+        """How many nodes may be disrupted at once: what the cluster's fence policies say, else `cap`."""
+        return (report.policies.cap if report is not None else None) or self.cap

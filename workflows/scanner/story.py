@@ -1,8 +1,8 @@
-"""A scanner from top to bottom: awaits the next report, decides which nodes may be disrupted, reserves their permits, opens their
-episodes, notifies episodes and people; `workflows/definitions/scanner.py` is the thin workflow round it.
+"""A scanner from top to bottom: polls for the next report, decides which nodes may be disrupted, reserves their permits, opens
+their episodes, notifies episodes and people; `workflows/definitions/scanner.py` is the thin workflow round it.
 
-What it remembers is one `ScannerState`, which each step changes in place; what people have commanded is
-`workflows/scanner/commands.py`. Openings, descriptions and notifications run beside the long poll, so that no deadline waits for
+What it remembers is one `ScannerState`, which each step changes in place; what people have commanded is `commands.py`, and who
+waits for a permit `queue.py`. Openings, descriptions and notifications run beside the long poll, so that no deadline waits for
 them; episodes and people wake the scanner meanwhile, and are served from the last report.
 """
 
@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, FailureError
+from temporalio.exceptions import ActivityError, CancelledError
 
 from activities.contracts import metrics
 from activities.contracts.episodes import (
@@ -31,8 +31,7 @@ from activities.contracts.scan import OpenEpisode, RepetitionActivities, Repetit
 from activities.errors import error_message
 from policy.episode.decisions import DecisionKind
 from policy.episode.messages import FencingInput, RemediationInput, episode_id
-from policy.episode.permits import PermitAnswer, PermitDecision, PermitQuestions, PermitRequest, PermitState, Release
-from policy.objects.scopes import CLUSTER
+from policy.episode.permits import PermitQuestions, PermitState, Release
 from policy.scan import pauses, repeat_alarm
 from policy.scan.admission import Refused, admit, orphans
 from policy.scan.permit_rules import AdmissionRefusal
@@ -40,7 +39,6 @@ from policy.scan.readiness import another_cluster
 from policy.scan.report_builder import plainly_sick, stamp_of
 from policy.scan.scan_report import MAXIMUM_SEEN, ScanReport
 from policy.values.display_text import without_calls
-from policy.values.times import format_duration
 from workflows.kit import continuation, options
 from workflows.kit.interrupts import never_began
 from workflows.kit.messages import ScannerStatus
@@ -48,11 +46,10 @@ from workflows.scanner import backoff
 from workflows.scanner.background_tasks import BackgroundTasks, CoalescedTask
 from workflows.scanner.commands import Commands
 from workflows.scanner.permits import LIST_LAG, PAUSE_AFTER_FAILURE, Holders, Permits
+from workflows.scanner.queue import PermitQueue
 from workflows.scanner.spells import MOST_SHOWN, Spells
 from workflows.scanner.state import PreservationNotice, ScannerInput, ScannerState, Underway
 
-ANSWER_PATIENCE = timedelta(seconds=15)
-"""How long a person's request waits for a report that can answer it."""
 SOONEST = timedelta(milliseconds=100)
 """Between two looks at a node that has waited for long enough and can't be admitted for another reason."""
 OUTDATED = timedelta(seconds=2)
@@ -66,6 +63,15 @@ AS_FOUND = ""
 """The stamp of an episode that was notified of nothing yet: that its node is sick it knows."""
 
 
+@dataclass(frozen=True, slots=True)
+class Poll:
+    """A scan that waits for a change."""
+
+    request: ScanRequest
+    began: datetime
+    answer: workflow.ActivityHandle[ScanReport]
+
+
 class ScannerStory:
     """One history of one scanner."""
 
@@ -74,7 +80,8 @@ class ScannerStory:
         self._state = state
         self._underway = underway
         self._commands = commands
-        self._permits = Permits(request, state)
+        self.permits = Permits(request, state)
+        self.queue = PermitQueue(request, state, underway, self.permits, self._problem)
         self._holders = Holders(request, state)
         self._background = BackgroundTasks()
         self._notifying = CoalescedTask(self._background, self._notify_episodes)
@@ -83,15 +90,12 @@ class ScannerStory:
         self._due: datetime | None = None
         """When a candidate that waits for nothing but its time may be admitted, or a pause ends."""
         self._refusals: tuple[Refused, ...] = ()
-        self._true_at: datetime | None = None
-        """The moment that the last report describes."""
         self._hasty = 0
-        self._asking: list[str] = []
-        """The nodes of episodes that wait for an answer which only a report can give."""
-        self._asked_with = frozenset[str]()
+        self._watched = frozenset[str]()
+        """The nodes that the last scan was to watch."""
         self._opening: set[str] = set()
         self._describing = False
-        self._nameless = self._scan_problem = self._open_problem = self._preservation_problem = ""
+        self._nameless = self._open_problem = self._preservation_problem = ""
 
     # The story ------------------------------------------------------------------------------------------------------
 
@@ -105,14 +109,18 @@ class ScannerStory:
         await self._learn_our_name()
         self._background.begin(self._wake_under_another_build())
         while self._underway.stop is None and not continuation.roll_is_due(may_move=self._state.scans > self._scans_before):
-            report = await self._next_report()
+            poll = self._begin_poll()
+            await self._serve_during(poll)
+            report = await self._report_of(poll)
             if report is not None:
                 await self._holders.rebuild(report)
                 await self._take_over()
                 # First: a machine that is to be preserved has its episode, and that its node, before any node is disrupted.
-                if self._is_young_enough() and self._underway.stop is None:
+                self._underway.drop_late_report()
+                if self._underway.may_begin:
                     await self._begin_preservations(report)
-                if self._is_young_enough():
+                self._underway.drop_late_report()
+                if self._underway.may_begin:
                     await self._admit(report)
                 self._notifying.ask()
             await self._publish_repetitions()
@@ -154,13 +162,18 @@ class ScannerStory:
 
     # Poll -----------------------------------------------------------------------------------------------------------
 
-    async def _next_report(self) -> ScanReport | None:
-        """Await the long poll; releases and requests that come meanwhile are served from the last report, at once. None: there is
-        no new report to act on."""
+    def _begin_poll(self) -> Poll:
         self._state.polls += 1
-        began, request = workflow.now(), self._scan_request()
+        request = self._scan_request()
         call = options.scan(self._scanner.cluster, self._scanner.wait) | {"summary": "awaits a change of the cluster"}
         scan = self._underway.scan = workflow.start_activity_method(ScanActivities.observe_cluster, request, **call)
+        self._watched = frozenset(request.watching)
+        return Poll(request, workflow.now(), scan)
+
+    async def _serve_during(self, poll: Poll) -> None:
+        """Until the poll is answered: releases and requests that come are served from the last report, at once. A poll that shows
+        people what is no longer so is cut short."""
+        scan, request = poll.answer, poll.request
         outdated: datetime | None = None
         while not scan.done():
             self._background.reap()
@@ -174,7 +187,7 @@ class ScannerStory:
             self._underway.changed = False
             if self._due is not None and self._due <= workflow.now():
                 self._due = None  # what that moment meant, the next admission says
-            if not scan.done() and self._is_fresh() and self._state.report is not None:
+            if not scan.done() and self._underway.is_fresh and self._state.report is not None:
                 await self._admit(self._state.report)
             await self._publish_repetitions()
             shown = (request.in_flight, request.refusals, request.halted)
@@ -184,24 +197,16 @@ class ScannerStory:
             outdated = outdated or workflow.now() + OUTDATED
             if outdated <= workflow.now():
                 scan.cancel()
-                break
-        try:
-            report = await self._take_report(scan, request, began)
-        except ActivityError:
-            self._show()
-            await workflow.sleep(PAUSE_AFTER_FAILURE, summary="before the next scan")
-            return None
-        return report if self._underway.stop is None else None
+                return
 
     def _scan_request(self) -> ScanRequest:
         """What the scan has to know now, to wait for what is new and to show people the rest."""
         state, report, halted = self._state, self._state.report, self._commands.halted
-        received = report is not None and self._is_fresh() and (state.known or not report.view.synced)
+        received = report is not None and self._underway.is_fresh and (state.known or not report.view.synced)
         # A younger report says what is to become of a node after the end of its episode, also where nothing else has changed.
         received = received and not state.settling
         # An episode that asks would wait until a report has its node anyway.
-        received = received and all(self._sees(node) or node in self._asked_with for node in self._asking)
-        self._asked_with = frozenset(self._asking)
+        received = received and all(self.queue.sees(node) or node in self._watched for node in self.queue.asking)
         in_hand = sorted(state.nodes_in_hand())
         held_off = sorted(set(state.held_off) - set(in_hand))
         past = sorted(state.pauses, key=lambda each: each.over_at(workflow.now()) or workflow.now())[-1:]
@@ -212,9 +217,9 @@ class ScannerStory:
             known_digest=report.digest if report is not None and received else "",
             resource_version=report.resource_version if report is not None else "",
             inventory=report.inventory if report is not None else 0,
-            work_in_hand=bool(self._asking or state.permits or state.queue),
+            work_in_hand=bool(self.queue.asking or state.permits or state.queue),
             # Of the nodes that are held off as many as there is room for: what becomes of them matters to us, too.
-            watching=tuple(dict.fromkeys((*in_hand, *held_off[: max(MAXIMUM_SEEN - len(in_hand), 0)], *self._asking))),
+            watching=tuple(dict.fromkeys((*in_hand, *held_off[: max(MAXIMUM_SEEN - len(in_hand), 0)], *self.queue.asking))),
             notified=tuple(state.notified.items()),
             wait=self._scanner.wait,
             check_versions=report.check_versions if report is not None else (),
@@ -224,7 +229,7 @@ class ScannerStory:
             number=state.polls,
             halted=halted,
             need_person=len(state.need_person),
-            permits=state.counted(),
+            permits=state.in_use(),
             queued=len(state.queue),
             remind=tuple(
                 OpenEpisode(node=each.node, since=(each.since or each.reminded).isoformat(), incident=each.incident)
@@ -253,39 +258,37 @@ class ScannerStory:
             for each in self._state.permits.values()
         )
 
-    async def _take_report(
-        self, scan: workflow.ActivityHandle[ScanReport], request: ScanRequest, began: datetime
-    ) -> ScanReport | None:
-        """The report of the scan. None: it was cut short, or has another cluster's. Raises ActivityError where the cluster can't
-        be scanned, which is the problem then."""
-        state = self._state
+    async def _report_of(self, poll: Poll) -> ScanReport | None:
+        """None: there is none to act on, since the poll was cut short, has failed, or was answered by another cluster."""
+        state, request = self._state, poll.request
         try:
-            report = await scan
+            report = await poll.answer
         except ActivityError as error:
             if isinstance(error.cause, CancelledError):
                 return None
             why = "no worker of the cluster takes the scan: does one run?" if never_began(error) else error_message(error)
-            self._underway.received_at, self._scan_problem = None, f"the cluster can't be scanned: {why}"
-            raise
+            self._underway.drop_report(f"the cluster can't be scanned: {why}")
+            self._show()
+            await workflow.sleep(PAUSE_AFTER_FAILURE, summary="before the next scan")
+            return None
         except asyncio.CancelledError:
             # The scan's own: it was cut short in the very task that brought its answer, and that is lost. Ours is the end.
-            if not scan.cancelled() or ((task := asyncio.current_task()) is not None and task.cancelling()):
+            if not poll.answer.cancelled() or ((task := asyncio.current_task()) is not None and task.cancelling()):
                 raise
             return None
         finally:
             self._underway.scan = None
         # Only now: a scan that was cancelled may never have begun, while no worker served the cluster.
         state.halted = request.halted
-        state.note_reminded([each.incident for each in request.remind], began)
+        state.note_reminded([each.incident for each in request.remind], poll.began)
         # Two workers with different views (one is stale) would answer each other's digests at once, for ever.
-        self._hasty = self._hasty + 1 if workflow.now() - began < HASTY else 0
+        self._hasty = self._hasty + 1 if workflow.now() - poll.began < HASTY else 0
         if self._hasty >= HASTY_IN_A_ROW:
             self._hasty = 0
             await workflow.sleep(BREATH, summary="many scans in a row were answered at once")
         if report.cluster_uid not in {"", state.cluster_uid} and state.cluster_uid:
             # Workers of two clusters serve one name: it can't be known here in which of them the next act would be (S9).
-            self._underway.received_at = None
-            self._scan_problem = another_cluster(self._scanner.cluster, report.cluster_uid, state.cluster_uid)
+            self._underway.drop_report(another_cluster(self._scanner.cluster, report.cluster_uid, state.cluster_uid))
             await workflow.sleep(BREATH, summary="before the cluster is scanned again: another one has answered")
             return None
         # Not before: what another cluster's worker says of its stream ends no record of this one.
@@ -299,36 +302,8 @@ class ScannerStory:
         # It came in after every release that has arrived, so what it says of their nodes may be believed again. It may be older
         # than the latest by a moment, and the worker's view a little older still; for marks that is what `CLOSING` is for.
         state.settling.clear()
-        self._underway.received_at, self._scan_problem = workflow.now(), ""
-        # A stale one says itself why it lets no node be disrupted: by a wrong clock, say.
-        answered = report.answered_at if not report.view.stale else None
-        self._true_at = min(answered or self._underway.received_at, self._underway.received_at)
-        return report
-
-    def _is_fresh(self) -> bool:
-        """Whether the last report may still be acted on: without a worker no scan fails, it is only not answered (S18)."""
-        at = self._underway.received_at
-        return at is not None and workflow.now() - at < self._scanner.wait + options.SCAN_GRACE
-
-    def _is_young_enough(self) -> bool:
-        """Whether the last report may be acted on while no scan is under way that would show a storm (S17, S18, S45). Where it
-        was long on its way, or something else has taken its time since, the next scan answers at once with what is so then."""
-        if self._underway.received_at is None:
-            return False
-        late = workflow.now() - self._true_at if self._true_at is not None else timedelta(0)
-        if late <= options.OLDEST_REPORT:
-            return True
-        seconds = timedelta(seconds=late // timedelta(seconds=1))
-        self._underway.received_at = None
-        self._scan_problem = f"the last report came when it was {format_duration(seconds)} old: another one is asked for"
-        return False
-
-    def _sees(self, node: str) -> bool:
-        """Whether the last report says in which parts of the cluster the node is, where policies ask for that."""
-        report = self._state.report
-        if report is None or not set(report.policies.scopes) - {CLUSTER}:
-            return True
-        return any(seen.node == node for seen in report.seen_nodes)
+        self._underway.take_report(report)
+        return report if self._underway.stop is None else None
 
     # Preserve -------------------------------------------------------------------------------------------------------
 
@@ -375,14 +350,14 @@ class ScannerStory:
         if not state.known:
             return
         backoff.forget_what_is_over(state, report)
-        await self._serve_queue(report)
-        if self._underway.stop is not None or self._underway.received_at is None:
+        await self.queue.serve(report)
+        if not self._underway.may_begin:
             return
         in_force = pauses.in_force(state.pauses, workflow.now())
         admission = admit(
             report,
-            self._permits.counted(report),
-            cap=self._scanner.concurrency,
+            self.permits.counted(report),
+            cap=self._scanner.cap,
             now=workflow.now(),
             held_off=backoff.against_candidates(state),
             power=tuple(state.power.values()),
@@ -394,18 +369,18 @@ class ScannerStory:
         moments = (admission.again, *(each.until for each in in_force))
         self._due = min((moment for moment in moments if moment is not None), default=None)
         reserved: list[FencingInput | RemediationInput] = [
-            *(self._permits.reserve_for_candidate(each) for each in admission.admitted),
-            *(self._permits.reserve_for_candidate(each, state=PermitState.PARKED) for each in admission.exhausted),
+            *(self.permits.reserve_for_candidate(each) for each in admission.admitted),
+            *(self.permits.reserve_for_candidate(each, state=PermitState.PARKED) for each in admission.exhausted),
         ]
         if not report.view.stale and report.lease.held:
-            known = [*(permit.incident for permit in self._permits.counted(report)), *backoff.closing(state)]
+            known = [*(permit.incident for permit in self.permits.counted(report)), *backoff.closing(state)]
             reserved += [
-                self._permits.reserve_for_clean_up(orphan)
+                self.permits.reserve_for_clean_up(orphan)
                 for orphan in orphans(report.seen_nodes, known)
                 if orphan.node not in state.settling and orphan.node not in state.permits
             ]
             reserved += [
-                self._permits.reserve_for_left_over(each)
+                self.permits.reserve_for_left_over(each)
                 for each in report.left_over
                 if not backoff.is_left_alone(state, each.node) and each.node not in state.permits
             ]
@@ -420,23 +395,6 @@ class ScannerStory:
         if not self._describing and (nodes := self._holders.to_be_described(report, self._opening)):
             self._describing = True
             self._background.begin(self._describe(nodes, report))
-
-    async def _serve_queue(self, report: ScanReport) -> None:
-        state = self._state
-        for waiting in tuple(state.queue):
-            if self._underway.stop is not None:
-                return
-            request = replace(waiting, ready=True)  # it may have come back since it asked; the guard counts it as a loss
-            if self._permits.answer(report, request).decision is not PermitDecision.GRANTED:
-                continue
-            self._permits.grant(request, report)
-            about = {"node": request.node, "uid": request.node_uid, "incident": request.incident, "message": request.reason}
-            state.record(self._scanner.cluster, DecisionKind.ADMITTED, workflow_id=request.workflow_id, act="grant", **about)
-            try:
-                await workflow.get_external_workflow_handle(request.workflow_id).signal("permit_granted")
-            except (ApplicationError, FailureError) as error:
-                workflow.logger.warning("%s no longer waits for its permit: %s", request.workflow_id, error)
-                state.remove(request.node, request.incident)
 
     # Open -----------------------------------------------------------------------------------------------------------
 
@@ -600,61 +558,8 @@ class ScannerStory:
     def look(self, asked: PermitQuestions) -> PermitQuestions:
         """Which of those incidents may disrupt their nodes now (S14, S20)."""
         halted = self._commands.halted
-        answers = tuple(self._permits.look(each, halted=halted) for each in asked.questions)
+        answers = tuple(self.permits.look(each, halted=halted) for each in asked.questions)
         return PermitQuestions(questions=answers, modes=self._commands.modes_in_force(was_reset=self._holders.was_reset))
-
-    async def decide_request(self, request: PermitRequest) -> PermitAnswer:
-        """Granted, queued, or refused with the reason, once a report can say so."""
-        if (stop := self._underway.stop) is not None:
-            return PermitAnswer(decision=PermitDecision.REFUSED, reason=f"the scanner is being stopped by {stop.by}")
-        self._asking.append(request.node)
-        try:
-            if not self._can_answer(request):
-                # The running long poll began without this work, or without this node; the next one takes the Lease.
-                self._underway.cut_short()
-            # Also while another episode is being opened under the id of the one that asks, which in a moment comes to nothing.
-            await workflow.wait_condition(
-                lambda: self._can_answer(request) and not self._opens_another(request), timeout=ANSWER_PATIENCE
-            )
-        except TimeoutError:
-            return PermitAnswer(decision=PermitDecision.REFUSED, reason=f"the scanner can't decide now: {self._why_not(request)}")
-        else:
-            if self._state.report is None or self._underway.stop is not None:
-                return PermitAnswer(decision=PermitDecision.REFUSED, reason="the scanner is being stopped")
-            return self._answer(self._state.report, request)
-        finally:
-            self._asking.remove(request.node)
-            self._underway.changed = True
-
-    def _answer(self, report: ScanReport, request: PermitRequest) -> PermitAnswer:
-        """Decide, and carry the answer out."""
-        ahead = sum(waiting.incident != request.incident for waiting in self._state.queue)
-        answer = self._permits.answer(report, request, ahead=ahead)
-        if answer.decision is PermitDecision.GRANTED:
-            self._permits.grant(request, report)
-        elif answer.decision is PermitDecision.QUEUED:
-            self._state.enqueue(request)
-        return replace(answer, holder=self._state.holder)
-
-    def _can_answer(self, request: PermitRequest) -> bool:
-        report = self._state.report
-        fresh = self._state.known and self._is_fresh() and report is not None and report.lease.held
-        return fresh and self._sees(request.node)
-
-    def _opens_another(self, request: PermitRequest) -> bool:
-        """Whether another episode is being opened under the id of the one that asks."""
-        permit = self._state.permits.get(request.node)
-        if permit is None or permit.state is not PermitState.RESERVED:
-            return False
-        return permit.workflow_id == request.workflow_id and permit.incident != request.incident
-
-    def _why_not(self, request: PermitRequest) -> str:
-        if self._is_fresh() and not self._sees(request.node):
-            return f"no scan has seen {request.node} yet"
-        if self._can_answer(request):
-            return f"it is not known yet what became of opening another episode of {request.node}"
-        report = self._state.report
-        return self._problem() or (report.lease.problem if report else "") or "the cluster Lease is not held"
 
     # What is shown and recorded -------------------------------------------------------------------------------------
 
@@ -665,7 +570,7 @@ class ScannerStory:
             cluster=self._scanner.cluster,
             holder=state.holder,
             started=state.started,
-            concurrency=self._scanner.cap(state.report),
+            cap=self._scanner.cap_under(state.report),
             scans=state.scans,
             opened=state.opened,
             report=state.report,
@@ -684,9 +589,9 @@ class ScannerStory:
 
     def _problem(self) -> str:
         """What people must know of, the most urgent first; "" where nothing is wrong."""
-        if self._underway.received_at is not None and not self._is_fresh():
+        if self._underway.received_at is not None and not self._underway.is_fresh:
             return "no scan has been answered lately: does a worker serve the cluster?"
-        return self._nameless or self._scan_problem or self._open_problem or self._holders.problem
+        return self._nameless or self._underway.scan_problem or self._open_problem or self._holders.problem
 
     def _show(self) -> None:
         state, report = self._state, self._state.report
@@ -716,7 +621,7 @@ class ScannerStory:
         self._state.refused = {each.node: each.reason for each in self._refusals}
 
     def _record_admission(self, begun: FencingInput | RemediationInput, report: ScanReport) -> None:
-        counts = {"permits": self._state.counted(), "cap": self._scanner.cap(report)}
+        counts = {"permits": self._state.in_use(), "cap": self._scanner.cap_under(report)}
         check = begun.need.check if begun.need is not None else None
         self._state.record(
             self._scanner.cluster,
