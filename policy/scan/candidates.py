@@ -15,6 +15,7 @@ from enum import IntEnum
 from heapq import nsmallest
 
 from policy.checks.circuit_breakers import OpenReason
+from policy.checks.fence_policies import NO_POLICIES
 from policy.checks.health_check import HealthCheck, Overlap
 from policy.checks.verdicts import NEVER, JudgedTarget, Standing, Verdict
 from policy.episode.fencing_requests import FencingRequest, Stage
@@ -128,10 +129,14 @@ def _rank(snapshot: LedgerSnapshot, watching: frozenset[str]) -> tuple[list[_Ran
         for other in offended:
             if other != choice.key:
                 waiting[other][choice.key] += 1
-        # Admission refuses these, too (S17).
-        spends_last = bool(spent) and not spent.isdisjoint(_healthy_under(snapshot, victim))
-        waits = spends_last or _put_off(snapshot, target, offended) or fence_policy_objection(snapshot, victim) is not None
-        rank = _Rank.of(refused=bool(choice.refused), is_open=name in watching, waits=waits)
+        # Admission refuses these, too (S17). Of a thousand nodes in hand it is not asked: their rank is another one anyway.
+        refused, is_open = bool(choice.refused), name in watching
+        waits = not (refused or is_open) and (
+            (bool(spent) and not spent.isdisjoint(_healthy_under(snapshot, victim)))
+            or _put_off(snapshot, target, offended)
+            or fence_policy_objection(snapshot, victim) is not None
+        )
+        rank = _Rank.of(refused=refused, is_open=is_open, waits=waits)
         ranked.append(_Ranked(rank, choice.since, victim, choice.key, choice))
     return ranked, waiting
 
@@ -231,6 +236,8 @@ def judged_by_objects(snapshot: LedgerSnapshot, victim: str, key: str = "") -> A
 def fence_policy_objection(snapshot: LedgerSnapshot, victim: str) -> PermitObjection | None:
     """Which limit of the fence policies keeps new fencing from the victim, None where none does. Caps and quiet times are not
     among them: only the scanner knows which permits are held."""
+    if snapshot.policies == NO_POLICIES:
+        return None
     return next(objections(judged_by_objects(snapshot, victim), ObjectLimits.of(snapshot), OF_FENCE_POLICIES), None)
 
 

@@ -12,7 +12,7 @@ through here (S17).
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -91,12 +91,15 @@ class Identity(NamedTuple):
     uid: str
     provider_id: str
 
-    def is_same(self, other: Identity) -> bool:
-        """Whether both are one node, Node object or machine (S13): a machine that came back under a new name is the same one.
-        Unknown identities are never equal."""
-        if self.node == other.node or (self.uid and self.uid == other.uid):
-            return True
-        return bool(self.provider_id and machine_behind(self.provider_id) == machine_behind(other.provider_id))
+    @property
+    def claims(self) -> Iterator[tuple[str, str]]:
+        """What stands for it. Two that share a claim are one node, Node object or machine (S13): a machine that came back under
+        a new name is the same one. What is not known is no claim."""
+        yield "node", self.node
+        if self.uid:
+            yield "uid", self.uid
+        if self.provider_id:
+            yield "machine", machine_behind(self.provider_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,7 +224,13 @@ class Occupancy(ObjectLimits):
         self.report = report
         self.permits = tuple(permits)
         self.counted = [permit for permit in self.permits if permit.state is not PermitState.PARKED]
+        self._claimed = defaultdict[tuple[str, str], dict[int, Permit]](dict)
+        """The permits by each claim, with their places in the table: each candidate of a storm would be compared with all."""
+        for place, permit in enumerate(self.permits):
+            for claim in Identity(permit.node, permit.node_uid, permit.provider_id).claims:
+                self._claimed[claim][place] = permit
         self.reserved: list[Candidate] = []
+        self._reserved = set[tuple[str, str]]()
         self.ahead = ahead
         self.now = now
         self.held_off = {each.node: each for each in held_off if each.until is None or now is None or each.until > now}
@@ -257,6 +266,7 @@ class Occupancy(ObjectLimits):
     def reserve(self, candidate: Candidate) -> None:
         """Count the candidate from now on."""
         self.reserved.append(candidate)
+        self._reserved.update(Identity(candidate.node, candidate.uid, candidate.provider_id).claims)
         self._spent.update(candidate.healthy_under)
 
     def spare(self, key: str) -> int:
@@ -278,7 +288,14 @@ class Occupancy(ObjectLimits):
 
     def holders(self, identity: Identity) -> list[Permit]:
         """The permits of the same node, Node object or machine."""
-        return [each for each in self.permits if identity.is_same(Identity(each.node, each.node_uid, each.provider_id))]
+        found = dict[int, Permit]()
+        for claim in identity.claims:
+            found |= self._claimed.get(claim, {})
+        return [found[place] for place in sorted(found)]
+
+    def is_reserved(self, identity: Identity) -> bool:
+        """Whether a candidate that was reserved is the same."""
+        return not self._reserved.isdisjoint(identity.claims)
 
     @property
     def names(self) -> list[str]:
@@ -325,6 +342,8 @@ class Occupancy(ObjectLimits):
         of that scope.
         """
         assert self.report is not None
+        if not self.policies.caps:
+            return ""
         seen = {each.node: each.groups for each in self.report.seen_nodes}
         held = [(each.node, {*each.groups, *seen.get(each.node, ())}) for each in self.counted]
         held += [(each.node, {*each.groups, *seen.get(each.node, ())}) for each in self.reserved]
@@ -377,7 +396,7 @@ def _node_held(applicant: Applicant, room: Occupancy) -> _Answer:
     for holder in room.holders(applicant.identity):
         if not applicant.incident or holder.incident != applicant.incident:  # of a holder that was found it may be unknown, too
             return _held_by(applicant.node, holder)
-    if any(applicant.identity.is_same(Identity(each.node, each.uid, each.provider_id)) for each in room.reserved):
+    if room.is_reserved(applicant.identity):
         return f"another candidate of this scan is the same machine as {applicant.node}"
     return ""
 

@@ -23,7 +23,7 @@ from policy.remediation.ladder import EscalationStep
 from policy.values.mode import Mode
 from policy.values.object_refs import Dialect, ObjectRef
 
-MAXIMUM_CANDIDATES = 50
+MAXIMUM_CANDIDATES = 100
 MAXIMUM_ROWS = 30
 MAXIMUM_SEEN = 200
 MAXIMUM_WATCHED = 200

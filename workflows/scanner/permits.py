@@ -243,7 +243,9 @@ class Permits:
             reason = f"the permit of {asked.node} overrides a {permit.override}, and no NodeAction attests that a person does"
         else:
             # Whatever was true when its permit was granted.
-            reason = halted or (quorum_objection(report, self.counted(report), permit) if report is not None else "")
+            reason = halted
+            if not reason and report is not None and permit.control_plane is not False:
+                reason = quorum_objection(report, self.counted(report), permit)
         return replace(asked, held=not reason, reason=reason, paused=halted)
 
     def hand_out(self, request: PortionRequest) -> PortionAnswer:

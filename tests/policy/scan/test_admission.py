@@ -26,6 +26,7 @@ from policy.objects.scopes import CLUSTER, GroupCount
 from policy.remediation.control_plane import objection_by_count
 from policy.remediation.ladder import EscalationStep
 from policy.remediation.strategies import Strategy
+from policy.scan import permit_rules
 from policy.scan.admission import Refused, admit, answer_request, orphans, quorum_objection
 from policy.scan.candidates import MOST_UNCOUNTED, answer_without_trying
 from policy.scan.evaluation import evaluate
@@ -637,6 +638,17 @@ def test_those_just_let_in_are_counted_under_the_checks_they_were_well_under_tho
     first = admitted([])
     assert len(first) == SPARED
     assert admitted(first) == []
+
+
+def test_no_candidate_is_compared_with_each_permit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand nodes that fail at once are decided about again with each of them that ends."""
+    compared: list[str] = []
+    spell = permit_rules.machine_behind
+    monkeypatch.setattr(permit_rules, "machine_behind", lambda given: compared.append(given) or spell(given))
+    held = [a_permit(f"held-{number}", provider_id=f"sim:///held-{number}") for number in range(200)]
+    offered = [a_candidate(f"new-{number}") for number in range(20)]
+    assert len(admit(a_report(*offered), held, cap=500, now=NOW).admitted) == len(offered)
+    assert len(compared) <= len(held) + 5 * len(offered)
 
 
 def test_nodes_that_another_check_can_not_spare_crowd_none_out() -> None:
