@@ -31,6 +31,9 @@ from tests.workflows.contract import CALLS, Call
 from tests.workflows.executions import Execution
 from workers.plugin import RUNNER
 
+ROLLED = 50
+"""After so many histories one of ten is left at its first rest: a wait of hours would be a thousand, each decoded anew, and what
+their state carries was carried often by then."""
 Step = Callable[[], None]
 T = TypeVar("T")
 
@@ -64,7 +67,7 @@ class Clockwork:
         self.random = random
         self.perils = perils
         self.rolls = False
-        """Whether every history is to be left at its first rest."""
+        """Whether every history is to be left at its first rest, while there are few of them (`ROLLED`)."""
         self.perform = perform
         self.unheard = unheard or (lambda _workflow_id, _signal, _argument: False)
         self.decided = decided or (lambda _call, _request: None)
@@ -78,6 +81,7 @@ class Clockwork:
         self.learn(workflows)
         self._due: list[tuple[datetime, int, Step]] = []
         self._order = itertools.count()
+        self._runs = 0
         self._loop = asyncio.new_event_loop()
 
     def __enter__(self) -> Clockwork:
@@ -168,7 +172,9 @@ class Clockwork:
 
     def _run(self, name: str, workflow_id: str, incident: str) -> Execution:
         run_id = f"{self.random.getrandbits(64):016x}"
-        execution = Execution(self, self._definitions[name], workflow_id, run_id, incident, suggests_rolling=self.rolls)
+        self._runs += 1
+        rolls = self.rolls and (self._runs <= ROLLED or self._runs % 10 == 0)
+        execution = Execution(self, self._definitions[name], workflow_id, run_id, incident, suggests_rolling=rolls)
         self.executions[workflow_id] = execution
         return execution
 

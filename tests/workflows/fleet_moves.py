@@ -1,14 +1,12 @@
 """The moves against a scanner, and one play of them. docs/adversary.md has them as a table: each row names its move here.
 
-A play is a list of moves, each with a number that it draws from and a wait after it, so that a list may be shortened: what is
-left does what it did. `least` finds such a list that still fails.
+A play is a list of them (`plays.py`), so that one that fails can be cut down to those that it takes.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from random import Random
 from typing import Any
@@ -26,6 +24,7 @@ from tests.workflows.clockwork import Perils
 from tests.workflows.executions import Word
 from tests.workflows.fleet import BOOT, SCANNER, Body, Episode, Fleet, Written
 from tests.workflows.fleet_referee import EXCLUDED, HELD, MODE, OFF, SHOWN, FleetReferee, rules_of
+from tests.workflows.plays import Move, least
 from workflows.kit.messages import ModeRequest, PauseRequest, StopRequest, UnpauseRequest
 
 ACT_WINDOW = timedelta(seconds=15)
@@ -34,18 +33,6 @@ CALM = timedelta(seconds=150)
 WAITS = (0.0, 0.0, 0.3, 2.0, 5.0, 12.0, 31.0, 75.0)
 LONGEST = 60_000
 """Events of the clock."""
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """One of a play. number: what it draws from; wait: seconds after it."""
-
-    name: str
-    number: int
-    wait: float
-
-    def __str__(self) -> str:
-        return f"{self.name}({self.number}), then {self.wait:g} s"
 
 
 class FleetPlay:
@@ -606,26 +593,12 @@ def drawn_moves(draw: Random) -> list[Move]:
     return [Move(name, draw.getrandbits(30), wait) for name, wait in (("sickens", draw.choice(WAITS)), *chosen)]
 
 
-def least(seed: int, moves: list[Move]) -> list[Move]:
-    """So few of them that each is needed for the play to fail."""
-    part = max(len(moves) // 2, 1)
-    while part:
-        for first in range(0, len(moves), part):
-            fewer = moves[:first] + moves[first + part :]
-            if fewer != moves and FleetPlay(seed, fewer).run():
-                moves = fewer
-                break
-        else:
-            part //= 2
-    return moves
-
-
 def story(seed: int) -> str:
     """What went wrong in that play, and the moves that it takes; "" where nothing did."""
     play = FleetPlay(seed)
     if not play.run():
         return ""
-    small = FleetPlay(seed, least(seed, play.moves))
+    small = FleetPlay(seed, least(play.moves, lambda moves: FleetPlay(seed, moves).run()))
     found = small.run()
     fleet = small.fleet
     world = f"{len(fleet.nodes)} nodes, cap {fleet.cap}, scan.mode {fleet.setting}, {fleet.clockwork.perils}"

@@ -36,6 +36,7 @@ from tests.workflows.executions import Execution, Word
 from tests.workflows.faults import FAULT_PRONE, FAULTS_AT, KNOWN, OFTEN, SELF, THEMES, Fault, Known, PlacedFault
 from tests.workflows.machine import NODE, OURS, Machine, MachineObject
 from tests.workflows.plans import MINUTE, acts_of, draw_ladder, draw_plan, switches
+from tests.workflows.plays import least
 from tests.workflows.referee import EXPOSED, Said
 from workflows.definitions.episodes import Fencing, Remediation
 from workflows.kit.messages import AbortRequest, AcknowledgeRequest, PersonRequest, ResumeRequest
@@ -67,6 +68,21 @@ SKEWS = ((0.0,),) * 4 + ((9.0,), (-2.0, 2.0), (0.0, 120.0), (600.0, 0.0, -600.0)
 """How far the clocks of the workers are off."""
 
 
+PEACE = (Fault.NOTHING, 0.0)
+QUIET: dict[str, Any] = {
+    "perils": Perils(),
+    "lingers": 0.0,
+    "permitted": True,
+    "boot_seconds": 40.0,
+    "per_minute": None,
+    "miswired": False,
+    "skews": (0.0,),
+}
+"""What a scenario has where nothing was drawn."""
+Part = tuple[str, int]
+"""A field of a scenario, and which one where it is a list."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
     """One episode. script: a fault per attempt, and how many seconds later it happens where it merely happens beside it."""
@@ -91,6 +107,23 @@ class Scenario:
     """As of `MachineObject`."""
     miswired: bool = False
     skews: tuple[float, ...] = (0.0,)
+
+    def parts(self) -> list[Part]:
+        """Each that can be left out of it: a fault, what people say, whatever is not as in a quiet one."""
+        lists = {name: getattr(self, name) for name in ("script", "placed_faults", "reactions")}
+        listed = [(name, number) for name, items in lists.items() for number, each in enumerate(items) if each != PEACE]
+        return listed + [(name, 0) for name, quiet in QUIET.items() if getattr(self, name) != quiet]
+
+    def of_parts(self, parts: list[Part]) -> Scenario:
+        """The same with no other parts than these. A fault leaves peace in its place, so that the others strike where they did."""
+        kept = set(parts)
+        script = tuple(each if ("script", number) in kept else PEACE for number, each in enumerate(self.script))
+        others = {
+            name: tuple(each for number, each in enumerate(getattr(self, name)) if (name, number) in kept)
+            for name in ("placed_faults", "reactions")
+        }
+        quiet = {name: value for name, value in QUIET.items() if (name, 0) not in kept}
+        return replace(self, script=script, **others, **quiet)  # type: ignore[arg-type]
 
     def machine_object(self) -> MachineObject:
         """The Machine behind the Node."""
@@ -159,19 +192,7 @@ class Scenario:
 
 def arranged(plan: FencingPlan, *placed_faults: PlacedFault, **changes: object) -> Scenario:
     """One in which nothing is left to chance but how long things take."""
-    quiet = Scenario(
-        seed=1,
-        plan=plan,
-        need=NEEDS[0],
-        script=(),
-        placed_faults=placed_faults,
-        reactions=(),
-        perils=Perils(),
-        lingers=0.0,
-        permitted=True,
-        boot_seconds=40.0,
-        per_minute=None,
-    )
+    quiet = Scenario(seed=1, plan=plan, need=NEEDS[0], script=(), placed_faults=placed_faults, reactions=(), **QUIET)
     return replace(quiet, **changes)  # type: ignore[arg-type]
 
 
@@ -296,6 +317,7 @@ class Play:
         drawn, acts = self.drawn, [(act, len(list(same))) for act, same in groupby(self.adversary.acts)]
         ladder = ", ".join(each.name for each in drawn.ladder)
         told = [f"{', '.join(drawn.kinds)} ({ladder}), {drawn.need.kind}, {drawn.reactions}, {drawn.perils}, {drawn.skews}"]
+        told += [f"at act {number + 1}: {fault} {delay:g}" for number, (fault, delay) in enumerate(drawn.script) if fault is not Fault.NOTHING]
         told += [str(each) for each in drawn.placed_faults]
         return "\n".join(
             [str(drawn.plan), *told, *(f"  {act}" + (f", {times} times" if times > 1 else "") for act, times in acts[-LAST:])]
@@ -526,6 +548,15 @@ class Play:
         unwritten = [each for each in result.record if each not in written]
         if unwritten and not self.drawn.skews:  # with a wrong clock no worker of the cluster may be left to write them
             self.problems.append(f"lines of its record are not in the decision stream: {unwritten}")
+
+
+def story(drawn: Scenario, *, rolls: bool) -> str:
+    """What went wrong in that play, with as little of it as it takes; "" where nothing did."""
+    if not Play(drawn, rolls=rolls).run():
+        return ""
+    small = drawn.of_parts(least(drawn.parts(), lambda parts: Play(drawn.of_parts(parts), rolls=rolls).run()))
+    play = Play(small, rolls=rolls)
+    return "\n".join([*play.run(), play.story()])
 
 
 def problems_of_the_end(adversary: Adversary, result: EpisodeResult) -> list[str]:

@@ -17,9 +17,12 @@ from activities.errors import ErrorType, failure
 from policy.episode.messages import Kind, Outcome, Phase
 from policy.episode.node_action import ActionName
 from policy.preservation.keep_or_release import Override
+from policy.fence.power import PowerState
 from tests.workflows import contract, preservation_run
+from tests.workflows.plans import PORT, switched
 from tests.workflows.preservation_run import MACHINE, NODE, kept, machine, preserving
 from tests.workflows.surroundings import eventually, let_pass
+from tests.workflows.world import left_by
 from workflows.definitions.episodes import Preservation
 from workflows.episode.episode import Episode
 from workflows.episode.state import EpisodeState, GivingUpProgress, PreservationProgress, RemediationHistory
@@ -151,6 +154,66 @@ async def test_until_the_servers_clock_says_that_the_time_is_over_it_is_looked_a
     async with preserving(env, world) as run:
         await run.timeout(Outcome.RELEASED)
     assert world.looks <= 15
+
+
+async def test_s20_a_hold_that_comes_while_the_node_is_marked_keeps_its_pods(env: WorkflowEnvironment) -> None:
+    """Found by plays of preservations, seed 225."""
+    world = machine(fails=True)
+    world.devices.gates["mark"] = asyncio.Event()
+    async with preserving(env, world, automatic=True) as run:
+        await eventually(env, lambda: "mark Preservation" in world.acts, within=5)
+        await run.says(Preservation.hold)
+        world.devices.gates["mark"].set()
+        await run.until(lambda status: "held by ada" in status.doing)
+        await let_pass(env, run.handle, timedelta(minutes=1))
+        assert "evict" not in world.acts
+        await run.says(Preservation.resume)
+        await eventually(env, lambda: "evict" in world.acts, within=5)
+
+
+@pytest.mark.parametrize("well", [False, True])
+async def test_s35_what_a_predecessor_has_left_cut_is_told_where_nothing_keeps_the_machine_any_more(
+    env: WorkflowEnvironment, *, well: bool
+) -> None:
+    """Its mark alone knows of that, and stays. Found by plays of preservations, seeds 105 and 263."""
+    world = machine("when-failed" if well else "false", fails=not well)
+    world.alone = True
+    world.devices.plan = switched()
+    world.devices.__post_init__()
+    world.devices.mark = left_by("i-0", paths=(PORT.endpoint,))
+    world.devices.paths[PORT.endpoint] = PowerState.OFF
+    async with preserving(env, world, machine=None) as run:
+        result = await run.timeout()
+    assert f"left cut: {PORT.endpoint}" in result.message
+    assert world.devices.mark is not None
+    assert world.devices.mark.paths == (PORT.endpoint,)
+
+
+async def test_s44_an_extension_of_what_nothing_keeps_any_more_keeps_it(env: WorkflowEnvironment) -> None:
+    """It was told "preserved until", and dropped. Found by plays of preservations, seed 9."""
+    world = machine("false", fails=True)
+    async with preserving(env, world) as run:
+        await run.says(Preservation.hold)
+        await eventually(env, lambda: world.looks > 0, within=5)
+        assert "preserved until" in await run.says(
+            Preservation.extend, ExtendRequest(who="ada", reason="not done yet", hold=timedelta(hours=100))
+        )
+        await run.says(Preservation.resume)
+        await run.is_in(Phase.FAILED_PRESERVED)
+        assert world.held.expiry is not None
+        await run.skip(timedelta(hours=99))
+        assert "delete" not in world.acts
+
+
+async def test_s35_the_mark_goes_from_a_node_that_outlives_its_machine(env: WorkflowEnvironment) -> None:
+    """Found by plays of preservations, seed 62."""
+    world = machine(fails=True)
+    async with kept(env, world) as run:
+        assert world.devices.mark is not None
+        world.present = False
+        await run.news()
+        await run.result(Outcome.RELEASED)
+    assert world.devices.mark is None
 
 
 WEBHOOK = "failed calling webhook: context deadline exceeded"

@@ -209,6 +209,18 @@ class KeptMachineIsolation:
 
     # Giving back ----------------------------------------------------------------------------------------------------
 
+    async def find_adopted(self) -> str:
+        """What a predecessor has left cut, which is on the mark alone until the node is pinned. Answers why that can't be seen, to
+        end a sentence with."""
+        if self._known.pin is None and self._episode.state.adopted:
+            try:
+                await self._open()
+            except NonRetryable:
+                return ""  # the node has nothing that could be cut
+            except Interrupt as interrupt:
+                return f"; whether anything is left cut is not known: {interrupt.reason}"
+        return ""
+
     async def give_back(self) -> str:
         """Whatever was cut of a machine that is well again and released. Answers what is left cut, to end a sentence with: an
         abort leaves it, and our mark goes on telling of it."""

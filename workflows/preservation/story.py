@@ -318,6 +318,7 @@ class PreservationStory:
                 if not self._progress.marked:
                     await self._node_writer.write(TargetActivities.mark, "marks the node; its pods are moved")
                     self._progress.marked = True
+                    continue  # what was said meanwhile is heard first (S20)
                 result = await self._round(deadline)
                 problem = "; ".join((*result.errors, *result.blocked, *result.withheld))
             except Interrupt as interrupt:
@@ -391,6 +392,8 @@ class PreservationStory:
     async def _end(self, outcome: Outcome, message: str) -> EpisodeResult:
         hold, self._progress.end = self._progress.hold, End(outcome=outcome, message=message)
         self._evidence.end()
+        if hold is not None and not hold.gone:
+            message += await self._apart.find_adopted()
         if hold is not None and hold.well:
             message += await self._apart.give_back()
         else:
@@ -405,8 +408,8 @@ class PreservationStory:
         return await close(self.episode, end, node_writer, about=EventReason.PRESERVATION_ENDED, leased=False)
 
     async def _unmark(self) -> None:
-        assert self._progress.hold is not None
-        self._aim(self._progress.hold)
+        assert (hold := self._progress.hold) is not None
+        self._aim(replace(hold, node_uid=hold.node_uid or self._progress.node_uid))  # a Node may outlive its Machine
         await self._node_writer.remove_marks(UNMARK_PAUSE)
         self._progress.marked = False
 
@@ -461,7 +464,10 @@ class PreservationStory:
         """A person moves its end."""
         until = self.extended_to(request)
         self._progress.interruption = "its end has been moved"
-        self._progress.wish, self._progress.moved = replace(self._progress.wish, until=until), request.sealed
+        hold = self._progress.hold  # where nothing keeps it any more, or yet, what the person is told does (S44)
+        keep = self._progress.wish.keep or hold is None or not hold.preserved
+        self._progress.wish = replace(self._progress.wish, until=until, keep=keep)
+        self._progress.moved = request.sealed
         self.episode.note("extend", "asked", f"by {request.by}, until {written(until)}: {request.reason}", who=request.by)
         self.episode.wake()
         return f"{self.episode.state.node} is preserved until {written(until)}"

@@ -1,0 +1,537 @@
+"""The moves against a machine that is kept, one play of them, and the referee that judges it. docs/adversary.md has the moves as a table.
+
+Played is the workflow `Preservation`, and `Remediation` where it gives the machine up, on the clockwork; what the activities
+do is `preservation_run.py`, with the real rules of what is kept. What goes wrong with them is drawn here, and judged by what is so.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from random import Random
+from typing import Any
+from unittest.mock import patch
+
+from pydantic import TypeAdapter
+
+from activities.errors import ErrorType, failure
+from policy.episode.messages import EpisodeResult, Kind, Outcome, Phase, PreservationInput, PreservationUpdate, episode_id
+from policy.episode.permits import PermitAnswer, PermitDecision, Release
+from policy.fence.plan import CORDON, UNCORDON
+from policy.fence.power import PowerState
+from policy.preservation.requests import ISOLATE_ANNOTATION, Intent
+from policy.values.mode import Mode
+from tests.workflows import contract, preservation_run, world as scripted
+from tests.workflows.attempts import Attempt, Lost
+from tests.workflows.clockwork import Clockwork, Perils
+from tests.workflows.contract import act_of
+from tests.workflows.executions import Execution, Word
+from tests.workflows.plans import CUTS, DETACH, FREE, GIVEN_BACK, LIFT, QUARANTINE, plan
+from tests.workflows.played_acts import at_once
+from tests.workflows.plays import Move, least
+from tests.workflows.preservation_run import MACHINE, ScriptedMachine, machine
+from tests.workflows.world import NODE, World
+from workflows.definitions.episodes import Preservation, Remediation
+from workflows.kit.messages import AbortRequest, ExtendRequest, HoldEpisodeRequest, PersonRequest, ResumeRequest
+
+CLUSTER = "adversity"
+EPISODE = episode_id(CLUSTER, NODE)
+RELEASE = TypeAdapter(Release)
+WAITS = (0.0, 0.0, 0.05, 0.4, 2.0, 12.0, 70.0, 600.0, 3600.0)
+LONGEST = 20_000
+"""Events of the clock between two moves."""
+HEARD = timedelta(seconds=30)
+"""So long before an act whoever objects has spoken early enough for its look, wherever that is taken."""
+ACTED = frozenset({"drain", "cut_path", "detach_volume", "quarantine", "free_cut_pods", "give_up"})
+"""What a hold keeps from the machine (S20)."""
+APART = frozenset({"cut_path", "detach_volume", "quarantine", "free_cut_pods"})
+BACK = frozenset({"restore_path", "lift_quarantine"})
+POWER = frozenset({"power_off", "power_on", "terminate"})
+PLANS = (
+    plan(isolation=(CORDON, *CUTS, FREE), recovery=(*GIVEN_BACK, UNCORDON)),
+    plan(isolation=(CORDON, *CUTS), recovery=(*GIVEN_BACK, UNCORDON)),
+    plan(isolation=(CORDON, DETACH, FREE)),
+    plan(isolation=(CORDON, QUARANTINE), recovery=(LIFT, UNCORDON)),
+    plan(),
+)
+"""What a machine may be cut off by; of the last one nothing."""
+
+
+class PlayedMachine(ScriptedMachine):
+    """The activities of a play: they refuse what the real ones refuse by their own looks."""
+
+    def __init__(self, play: KeptPlay) -> None:
+        super().__init__(play.kept)
+        self._play = play
+
+    async def give_up(self, request: contract.GiveUpRequest) -> contract.GiveUpResult:
+        if request.not_after is not None and self.moment > request.not_after:
+            raise failure(ErrorType.EXPIRED, "the deletion comes too late")
+        mode = self._kept.devices.mode
+        if not (request.withdraw or request.released or self._kept.gave_up_at or mode is Mode.REPAIR):
+            raise failure(ErrorType.NOT_LICENSED, f"its mode is {mode}")
+        return await super().give_up(request)
+
+    async def request_permit(self, request: contract.AskPermit) -> PermitAnswer:
+        answer = await super().request_permit(request)
+        self._play.permit = self._play.permit or answer.decision is PermitDecision.GRANTED
+        return answer
+
+
+class KeptPlay:
+    """One machine, its preservations one after the other, and all that happens to them."""
+
+    def __init__(self, seed: int, moves: list[Move] | None = None) -> None:
+        draw = Random(seed)
+        self.seed, self.draw = seed, draw
+        self.kept = machine(draw.choice((None, None, "now", "when-failed")), fails=draw.random() < 0.7)
+        self.kept.devices = World(plan=draw.choice(PLANS), ready=not self.kept.held.failed)
+        self.kept.timeout = timedelta(hours=draw.choice((1, 6, 72)))
+        self._automatic = self.kept.annotated_by_nobody and draw.random() < 0.7
+        self._isolates = draw.random() < 0.5
+        perils = draw.choice((Perils(), Perils(forgets=0.05), Perils(forgets=0.02, dies=0.02, queues=0.03)))
+        self.clockwork = Clockwork(
+            (Preservation, Remediation), self._perform, Random(seed), perils=perils, unheard=self._hear_signal
+        )
+        self.clockwork.rolls = draw.random() < 0.3
+        self.moves = moves if moves is not None else drawn_moves(draw)
+        self.broken = self.kept.broken
+        self.told: list[str] = []
+        self.acts: Counter[str] = Counter()
+        self.permit = False
+        self._said: list[tuple[str, Word, Any]] = []
+        """What people have said to the present episode."""
+        self._faults: list[str] = []
+        """What befalls the next activities."""
+        self._since = dict[str, datetime]()
+        """Since when something has been so without a break."""
+        self._episodes = self._ended = 0
+        self._again: Callable[[], object] = lambda: None
+        self._began_kept: datetime | None = None
+        self._acts = PlayedMachine(self)
+
+    def run(self) -> list[str]:
+        """What was wrong, each with its rule."""
+        run_id = lambda: self.clockwork.executions[EPISODE].run_id  # noqa: E731
+        clock = lambda: self.clockwork.now  # noqa: E731
+        with (
+            patch.multiple(scripted, clock=clock, this_run=run_id),
+            patch.object(preservation_run, "clock", clock),
+            self.clockwork as clockwork,
+        ):
+            self._starts()
+            for move in self.moves:
+                self.draw = Random(move.number)
+                self.told.append(f"{clockwork.now:%d %H:%M:%S} {move}")
+                getattr(self, move.name)()
+                self._pass(move.wait)
+                if self.broken or clockwork.problems:
+                    break
+            else:
+                self._calm()
+            return [*dict.fromkeys((*self.broken, *clockwork.problems))]
+
+    def fault(self, rule: str, what: str) -> None:
+        """A rule is broken."""
+        self.broken.append(f"{rule}: {what}")
+
+    def _starts(self) -> None:
+        self._episodes += 1
+        self._said.clear()
+        self.permit = False
+        request = PreservationInput(
+            cluster=CLUSTER,
+            node=NODE,
+            machine=MACHINE,
+            incident=f"incident-{self._episodes}",
+            keep=False,
+            automatic=self._automatic,
+            isolate=self._isolates,
+            holder=self.draw.choice(("us", "us", "")),
+            reason="drawn",
+        )
+        self.clockwork.start("Preservation", EPISODE, request)
+
+    @property
+    def _open(self) -> Execution | None:
+        execution = self.clockwork.open(EPISODE)
+        return execution if execution is not None and execution.begun else None
+
+    def _pass(self, seconds: float) -> None:
+        clockwork, until = self.clockwork, self.clockwork.now + timedelta(seconds=seconds)
+        for _ in range(LONGEST):
+            due = clockwork.due()
+            if due is None or due > until:
+                break
+            clockwork.turn()
+            self._note()
+        else:
+            self.fault("S35", "it never rests")
+        clockwork.now = max(clockwork.now, until)
+
+    # The truth ------------------------------------------------------------------------------------------------------
+
+    def _note(self) -> None:
+        """Since when what speaks against an act has been so; and how an episode has ended."""
+        kept, now, execution = self.kept, self.clockwork.now, self.clockwork.executions[EPISODE]
+        so = {
+            "nothing keeps it": kept.held.expiry is None or kept.held.expiry <= now,
+            "it has not failed": not kept.held.failed,
+            "its mode allows no eviction": not kept.devices.mode.allows(Mode.DRAIN),
+            "its mode allows no deletion": kept.devices.mode is not Mode.REPAIR,
+        }
+        self._since = {what: self._since.get(what, now) for what, is_so in so.items() if is_so}
+        if execution.closed and execution.failure != "terminated" and self._ended < self._episodes:
+            self._ended = self._episodes
+            self._judge_the_end(execution)
+
+    def _word(self, *verbs: str, by: datetime | None = None) -> Word | None:
+        """The last word of one of these kinds that had been taken by then."""
+        found = [word for verb, word, _ in self._said if verb in verbs and word.taken is not None and (by is None or word.taken <= by)]
+        return max(found, key=lambda word: word.taken or self.clockwork.now, default=None)
+
+    def _is_held(self, by: datetime) -> bool:
+        held, freed = self._word("hold", by=by), self._word("resume", "abort", by=by)
+        return held is not None and (freed is None or (freed.taken or by) < (held.taken or by))
+
+    def _judge(self, act: str, attempt: Attempt) -> None:
+        """An act that is about to be carried out."""
+        if act in POWER:
+            self.fault("S21", f"{act} of a machine that is kept")
+        new = act in ACTED and not attempt.repeats and not getattr(attempt.request, "withdraw", False)
+        if not new or self.kept.gave_up_at is not None:
+            return
+        if self._is_held(attempt.decided):
+            self.fault("S20", f"{act} while held")
+        if self._word("abort", by=attempt.decided) is not None:
+            self.fault("S20", f"{act} after an abort")
+        if act in APART and not self.permit:
+            self.fault("S14", f"{act} without a permit")
+        against = ("nothing keeps it", "it has not failed") if act in APART | {"drain"} else ()
+        for what in against:
+            if what in self._since and self.clockwork.now - self._since[what] > HEARD and attempt.now - attempt.decided < HEARD:
+                self.fault("S20", f"{act} although {what}, for {self.clockwork.now - self._since[what]} already")
+
+    def _judge_deletion(self, attempt: Attempt) -> None:
+        """The machine has just been given up."""
+        now, released = self.clockwork.now, self._word("release", "abort")
+        if not self.permit:
+            self.fault("S14", "its deletion is asked for without a permit")
+        if not self.kept.held.failed:
+            self.fault("S21", "a machine that has not failed is deleted")
+        below = self._since.get("its mode allows no deletion")
+        if below is not None and below < now and released is None:
+            self.fault("S52", "deleted below repair, and no person has released it")
+        moved = self._word("extend", by=attempt.decided)
+        annotated = self._annotated_at is not None and moved is not None and self._annotated_at >= (moved.taken or now)
+        if moved is not None and released is None and not annotated:
+            until = next(until for verb, word, until in self._said if word is moved)
+            if until is not None and until > now:
+                self.fault("S44", f"deleted although a person was told that it is kept until {until}")
+
+    def _judge_the_end(self, execution: Execution) -> None:
+        kept, devices = self.kept, self.kept.devices
+        if execution.failure:
+            self.fault("S35", f"the workflow failed: {execution.failure}")
+            return
+        result: EpisodeResult = execution.result
+        told = f" (ended {result.outcome}: {result.message})"
+        if devices.present and devices.marked == result.incident and "left cut" not in result.message:
+            self.fault("S35", f"our mark is left{told}")
+        cut = [path for path, state in devices.paths.items() if state is PowerState.OFF]
+        if (cut or devices.quarantined) and kept.present and "left cut" not in result.message:
+            self.fault("S35", f"{cut or 'its network'} left cut and no person is told{told}")
+        if result.outcome is Outcome.REPLACED and kept.present and not kept.held.deleting:
+            self.fault("S35", f"replaced, and the machine is there{told}")
+        if result.outcome is Outcome.ABORTED and self._word("abort") is None and not self._cancelled:
+            self.fault("S21", f"aborted by no person{told}")
+        over = kept.held.expiry is None or kept.held.deleting or not kept.present
+        if result.outcome in {Outcome.RELEASED, Outcome.RECOVERED, Outcome.ABORTED} and not over and not self._armed:
+            self.fault("S21", f"it is over, and its objects say that the machine is kept until {kept.held.expiry}{told}")
+
+    @property
+    def _cancelled(self) -> bool:
+        return any(verb == "cancel" for verb, _, _ in self._said)
+
+    @property
+    def _armed(self) -> bool:
+        """Whether a person has annotated it since the last look, which the scanner then sees."""
+        return self._annotated_at is not None and self.clockwork.now - self._annotated_at < HEARD
+
+    _annotated_at: datetime | None = None
+
+    # What befalls activities ----------------------------------------------------------------------------------------
+
+    def _perform(self, attempt: Attempt) -> Any:
+        act = act_of(attempt.call)
+        self.kept.devices.settle(attempt.now)
+        self._note()
+        befalls = self._faults.pop(0) if self._faults and act not in {"publish", "name_deployment"} else ""
+        self.told.append(f"{attempt.now:%d %H:%M:%S}   {act}{f' ({befalls})' if befalls else ''}")
+        if befalls == "lost before":
+            raise Lost
+        if befalls in set(ErrorType):
+            raise failure(ErrorType(befalls), f"{act}: drawn")
+        self._judge(act, attempt)
+        given_up, before = self.kept.gave_up_at, len(self.kept.acts)
+        answer = at_once(getattr(self._acts, act)(attempt.request))
+        self.acts[act] += 1
+        if act == "give_up" and self.kept.gave_up_at is not given_up:
+            self._judge_deletion(attempt)
+        if act == "give_up" and not self.kept.present:
+            self.kept.devices.lose_node()
+        if act == "hold":
+            self._judge_hold(self.kept.acts[before:], answer)
+        if befalls == "lost after":
+            raise Lost
+        return answer
+
+    def _judge_hold(self, acts: list[str], hold: contract.Hold) -> None:
+        """S25: what has ended is kept anew by no program while the same failure lasts."""
+        if "preserve" in acts:
+            if self._began_kept is not None and hold.value == Intent.AUTOMATIC and self.kept.held.failed:
+                self.fault("S25", "a failure whose preservation has ended is kept once more")
+        if hold.ended and self.kept.held.failed:
+            self._began_kept = self.clockwork.now
+
+    def _hear_signal(self, _workflow_id: str, signal: str, argument: Any) -> bool:
+        if signal == "release" and RELEASE.validate_python(argument):
+            self.permit = False
+        return self.clockwork.random.random() < 0.7
+
+    # The machine ----------------------------------------------------------------------------------------------------
+
+    def _changed(self) -> None:
+        """The scanner sees it, mostly."""
+        if self.draw.random() < 0.7:
+            self.clockwork.after(timedelta(seconds=self.draw.choice((0.2, 5.0))), self.scanner_tells)
+        self._note()
+
+    def machine_fails(self) -> None:
+        if not self.kept.held.failed:
+            self._began_kept = None
+        self.kept.fails()
+        self.kept.devices.ready = False
+        self._changed()
+
+    def machine_recovers(self) -> None:
+        self._began_kept = None
+        self.kept.recovers()
+        self.kept.devices.ready, self.kept.devices.ready_since = True, self.clockwork.now
+        self._changed()
+
+    def only_node_gets_well(self) -> None:
+        self.kept.node_gets_well()
+        self.kept.devices.ready, self.kept.devices.ready_since = True, self.clockwork.now
+        self._changed()
+
+    def machine_restarts(self) -> None:
+        devices = self.kept.devices
+        devices.boots += 1
+        devices.boot_id = f"boot-{devices.boots}"
+        self._changed()
+
+    def machine_is_annotated(self) -> None:
+        value = self.draw.choice(("now", "when-failed", "false", "false", None, "nwo"))
+        self.kept.annotate(value)
+        self._annotated_at = self.clockwork.now
+        self._changed()
+
+    def isolation_is_annotated(self) -> None:
+        held = self.kept.held
+        assert held.node is not None
+        node = replace(held.node, annotations={**held.node.annotations, ISOLATE_ANNOTATION: self.draw.choice(("true", "false"))})
+        self.kept.held = replace(held, node=node)
+        self._changed()
+
+    def machine_is_deleted(self) -> None:
+        """By a person, or its set: which beats any preservation (S26). Its Node goes with it, or outlives it."""
+        self.kept.present = False
+        if self.draw.random() < 0.7:
+            self.kept.devices.lose_node()
+        self._changed()
+
+    def mode_changes(self) -> None:
+        self.kept.devices.mode = self.draw.choice(list(Mode))
+        self._changed()
+
+    def pods_stay(self) -> None:
+        self.kept.devices.drains += [contract.DrainResult(evicted=1, left=1, names=("default/db-0",))] * self.draw.randint(1, 8)
+        self.kept.devices.cut_pods_stay = self.draw.choice((0, 1))
+
+    def path_fails(self) -> None:
+        devices = self.kept.devices
+        which = set(self.draw.sample(sorted((*devices.paths, *devices.volumes)), 1)) if devices.paths or devices.volumes else set()
+        devices.silent, devices.stuck = (which, set()) if self.draw.random() < 0.5 else (set(), which)
+
+    def path_works(self) -> None:
+        self.kept.devices.silent, self.kept.devices.stuck = set(), set()
+
+    def path_is_opened(self) -> None:
+        self.kept.devices.open_paths()
+
+    def mark_is_removed(self) -> None:
+        self.kept.devices.lose_mark()
+
+    # The scanner ----------------------------------------------------------------------------------------------------
+
+    def scanner_tells(self) -> None:
+        if (execution := self._open) is not None and execution.definition.name == "Preservation":
+            execution.signal("look_again", PreservationUpdate())
+
+    def pool_keeps_fewer(self) -> None:
+        if (execution := self._open) is not None and execution.definition.name == "Preservation":
+            execution.signal("look_again", PreservationUpdate(released="the pool keeps fewer machines"))
+            self._annotated_at = self.clockwork.now  # the cap lets go of what a person has extended, too (S24)
+
+    def no_permit_is_granted(self) -> None:
+        refused = PermitAnswer(decision=PermitDecision.REFUSED, reason="a circuit breaker is open")
+        self.kept.devices.answers += [refused] * self.draw.randint(1, 3)
+
+    def permit_is_forgotten(self) -> None:
+        """A scanner that was started anew knows of none."""
+        self.kept.devices.permitted = self.permit = False
+
+    # People ---------------------------------------------------------------------------------------------------------
+
+    def _says(self, verb: str, argument: Any, until: datetime | None = None) -> None:
+        def say() -> None:
+            if (execution := self._open) is not None:
+                with_question = argument
+                if hasattr(argument, "question"):
+                    with_question = replace(argument, question=execution.query("status").question)
+                self._said.append((verb, execution.update(verb, with_question), until))
+
+        self._again = say
+        say()
+
+    def person_holds(self) -> None:
+        self._says("hold", HoldEpisodeRequest(who="ada", reason="drawn"))
+
+    def person_resumes(self) -> None:
+        self._says("resume", ResumeRequest(who="ada", reason="drawn"))
+
+    def person_releases(self) -> None:
+        self._says("release", PersonRequest(who="ada", reason="drawn"))
+
+    def person_extends(self) -> None:
+        until = self.clockwork.now.replace(microsecond=0) + timedelta(hours=self.draw.choice((80, 200)))
+        self._says("extend", ExtendRequest(who="ada", reason="drawn", until=until), until)
+
+    def person_isolates(self) -> None:
+        self._says("isolate", PersonRequest(who="ada", reason="drawn"))
+
+    def person_aborts(self) -> None:
+        self._says("abort", AbortRequest(who="ada", reason="drawn"))
+
+    def person_returns_path(self) -> None:
+        self.kept.devices.word = True
+        self._says("return_path", PersonRequest(who="ada", reason="drawn"))
+
+    def person_says_it_again(self) -> None:
+        self._again()
+
+    # Temporal -------------------------------------------------------------------------------------------------------
+
+    def episode_is_terminated(self) -> None:
+        """And another one begins, in a new incident."""
+        if (execution := self._open) is not None and self.kept.present:
+            execution.terminate()
+            self._starts()
+
+    def episode_is_cancelled(self) -> None:
+        if (execution := self._open) is not None:
+            execution.cancel("drawn")
+            self._said.append(("cancel", Word(taken=self.clockwork.now), None))
+
+    def episode_is_reset(self) -> None:
+        execution = self._open
+        if execution is None or execution.tasks < 3 or execution.former is not None:
+            return
+        kept = max(execution.tasks - self.draw.choice((1, 2, 5, execution.tasks)), 2)
+        since = execution.moments[kept]
+        for _, word, _ in self._said:
+            if word.taken is not None and word.taken >= since:
+                word.taken, word.done = None, False
+        self.clockwork.reset(execution, kept, reapplies=self.draw.random() < 0.6)
+
+    def episode_rolls(self) -> None:
+        if (execution := self._open) is not None:
+            execution.suggests_rolling = True
+
+    def episode_is_forgotten(self) -> None:
+        if (execution := self._open) is not None:
+            execution.forget()
+            execution.deaf_until = self.clockwork.now + timedelta(seconds=self.draw.choice((1, 20)))
+
+    def activities_fail(self) -> None:
+        kinds = ("lost before", "lost after", "", *(each.value for each in (ErrorType.TRANSIENT, ErrorType.FORBIDDEN)))
+        kinds = (*kinds, ErrorType.UNREACHABLE.value, ErrorType.AMBIGUOUS.value)
+        self._faults += self.draw.choices(kinds, k=self.draw.randint(1, 6))
+
+    # The end --------------------------------------------------------------------------------------------------------
+
+    def _calm(self) -> None:
+        """All works again, and the episode is to end: by its time, or a person's word."""
+        devices = self.kept.devices
+        self._faults.clear()
+        devices.silent, devices.stuck, devices.drains, devices.cut_pods_stay = set(), set(), [], 0
+        devices.mode, self.clockwork.perils = Mode.REPAIR, Perils()
+        self.scanner_tells()
+        self._pass(7200)
+        self._judge_what_is_said()
+        for verb in (self.person_resumes, self.person_releases, self.person_returns_path, self.person_aborts):
+            for _ in range(2):
+                verb()
+                self._pass(3 * 3600)
+                if self._open is None:
+                    return
+        status = self._open.query("status") if self._open is not None else None
+        if status is not None:
+            self.fault("S35", f"it never ended: {status.phase}, {status.doing}, {status.problem}")
+
+    def _judge_what_is_said(self) -> None:
+        """S44: what its status says of a machine that is kept is on its objects."""
+        execution, held = self._open, self.kept.held
+        if execution is None or execution.hears or execution.definition.name != "Preservation":
+            return
+        status = execution.query("status")
+        if status.kind is not Kind.PRESERVATION or status.phase not in {Phase.FAILED_PRESERVED, Phase.RUNNING_PRESERVED}:
+            return
+        if (status.phase is Phase.FAILED_PRESERVED) is not bool(held.failed):
+            self.fault("S44", f"it says {status.phase} of a machine that {'has failed' if held.failed else 'is well'}")
+        if status.preserved_until != held.expiry:
+            self.fault("S44", f"it says that it is kept until {status.preserved_until}, and the objects say {held.expiry}")
+
+
+MOVES = (
+    ("machine_fails", "machine_recovers", "only_node_gets_well", "machine_is_annotated", "isolation_is_annotated", "mode_changes"),
+    ("person_holds", "person_resumes", "person_releases", "person_extends", "person_isolates", "person_aborts", "person_returns_path")
+    + ("person_says_it_again",),
+    ("episode_is_terminated", "episode_is_cancelled", "episode_is_reset", "episode_rolls", "episode_is_forgotten", "activities_fail"),
+    ("pods_stay", "path_fails", "path_works", "path_is_opened", "machine_restarts", "mark_is_removed", "permit_is_forgotten")
+    + ("no_permit_is_granted", "scanner_tells", "pool_keeps_fewer", "machine_is_deleted"),
+)
+"""By who makes them: the machine, people, Temporal and servers, all else."""
+
+
+def drawn_moves(draw: Random) -> list[Move]:
+    """Of some kinds each time, with waits from nothing to an hour; in half of all plays a day passes somewhere."""
+    kinds, number = draw.choices(MOVES, weights=(4, 4, 3, 3), k=3), draw.randint(5, 20)
+    moves = [Move(draw.choice(draw.choice(kinds)), draw.getrandbits(30), draw.choice(WAITS)) for _ in range(number)]
+    if draw.random() < 0.5:
+        at = draw.randrange(number)
+        moves[at] = replace(moves[at], wait=draw.choice((7200.0, 73 * 3600.0)))
+    return moves
+
+
+def story(seed: int) -> str:
+    """What went wrong in that play, and the moves that it takes; "" where nothing did."""
+    play = KeptPlay(seed)
+    if not play.run():
+        return ""
+    small = KeptPlay(seed, least(play.moves, lambda moves: KeptPlay(seed, moves).run()))
+    found = small.run()
+    return "\n".join([f"play {seed}:", *(f"  {each}" for each in small.told), *(f"  => {each}" for each in found[:4])])
