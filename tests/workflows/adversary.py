@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from random import Random
@@ -32,6 +33,7 @@ from policy.episode.proofs import compare_identity
 from policy.fence.kdump import KdumpReading
 from policy.fence.plan import FencingPlan
 from policy.fence.power import PowerAct, PowerState, VolumeState
+from policy.objects.nodes import READY, Condition, NodeView
 from policy.remediation.failed_volumes import AttachedVolume, Failure, PodOnNode
 from policy.values.mode import Mode
 from tests.workflows import contract
@@ -46,6 +48,8 @@ from workflows.kit.options import WORKFLOW_QUEUE
 
 CAPPED = 700
 """So many attempts and the adversary has had its fun: from then on the world works."""
+AGAIN = "read_again"
+"""A reading of power is one to be ambushed by that name once its device has said off since it was switched off."""
 COUNTED = "read_workload"
 """A look that tells what stands against the node as well is one to be ambushed by that name."""
 FORBIDDEN_NOW = "of an API server that has just started"
@@ -73,6 +77,7 @@ WRITES = (
     | {"mark", "mark_unschedulable", "taint", "note_path", "mark_schedulable", "taint_out_of_service"}
     | {"delete_workload", "delete_node", "free_cut_pods", "free_while_dumping", "untaint_out_of_service", "drain"}
 )
+FREEING = frozenset({"taint_out_of_service", "delete_workload"})
 KEEPS_BOOKS = frozenset({"remember", "release_lease"})
 SWITCHES = frozenset({"power_off", "power_on", "cut_path", "restore_path"})
 COMMANDS = SWITCHES | {"detach_volume", "quarantine", "terminate"}
@@ -138,6 +143,12 @@ class Played:
     """How far a program may go with it, and since when that is less than it was."""
     paused: datetime | None = None
     """Since when its Cluster API Cluster is paused."""
+    check_paused: datetime | None = None
+    """Since when the check that asks for it is paused."""
+    attests: bool = True
+    """Whether Kubernetes attests who overrides a circuit breaker."""
+    past_breaker: set[str] = field(default_factory=set)
+    """The incidents that have their permit past an open circuit breaker."""
     unwanted: datetime | None = None
     """Since when it is not asked for any more."""
     dead: set[str] = field(default_factory=set)
@@ -283,6 +294,8 @@ class PlayedActs(Played, NodeActs, DeviceActs, MachineActs):
         machine, pinned, referee = self.machine, request.target.pinned, self.referee
         seen, configured = machine.seen_node(), self.configured or self.plan
         difference = compare_identity(pinned, seen, destructive=request.destructive)
+        if not (pinned.uid or seen.present):
+            difference = ""  # of a Machine without a Node there is nothing to compare
         gone = request.need_matters and self._need_is_gone(request.need)
         verdict = LookVerdict.GO
         if difference:
@@ -303,9 +316,9 @@ class PlayedActs(Played, NodeActs, DeviceActs, MachineActs):
             and set(pinned.endpoints) != set(configured.endpoints)
         ):
             verdict = LookVerdict.TARGET_CHANGED
-        elif request.need_matters and request.need.kind is NeedKind.CLEAN_UP and not machine.ready:
+        elif self._is_not_to_be_done(request):
             verdict = LookVerdict.VETOED
-        elif self._is_stopped_by_mode(request) or (request.destructive and not (referee.permit and self.unlicensed is None)):
+        elif self._is_stopped_by_mode(request) or (request.destructive and not self._may_disrupt(request.target)):
             verdict = LookVerdict.NOT_LICENSED
         elif self._veto():
             verdict = LookVerdict.VETOED
@@ -333,6 +346,31 @@ class PlayedActs(Played, NodeActs, DeviceActs, MachineActs):
             held_by_mode=by_mode,
             licence=self._licence(request) if verdict is LookVerdict.GO else "",
         )
+
+    def _is_not_to_be_done(self, request: contract.LookRequest) -> bool:
+        """By whoever asks for it: as yet, or while its check is paused."""
+        as_yet = request.need.kind is NeedKind.CLEAN_UP and not self.machine.ready
+        return request.need_matters and (as_yet or (request.need.kind is NeedKind.CHECK and self.check_paused is not None))
+
+    def _may_disrupt(self, target: contract.Target) -> bool:
+        """By the Lease and the permit. One past an open circuit breaker licenses nothing without the sealed word (S17)."""
+        overridden = target.incident not in self.past_breaker or self._is_overridden(target)
+        return self.referee.permit and self.unlicensed is None and overridden
+
+    def _is_overridden(self, target: contract.Target) -> bool:
+        machine = self.machine
+        ready = Condition(type=READY, status="True" if machine.ready else "Unknown")
+        node = NodeView(name=NODE, uid=machine.uid, boot_id=machine.boot_id, conditions=(ready,)) if machine.present else None
+        return bool(self.workers[0].overridden(target, node))
+
+    def verify(self, request: contract.VerifyRequest) -> contract.Verification:
+        if not self.attests:
+            return contract.Verification(problem="there is no such NodeAction")
+        machine = self.machine
+        word = contract.SealedCommand(
+            spec=request.spec, action=request.action.uid, speaker="ada", node_uid=machine.uid, boot_id=machine.boot_id
+        )
+        return contract.Verification(speaker="ada", sealed=self.workers[0].seal_command(request.cluster, request.incident, word))
 
     def _is_stopped_by_mode(self, request: contract.LookRequest) -> bool:
         asked = request.destructive and request.need.kind.automatic
@@ -415,6 +453,14 @@ class PlayedActs(Played, NodeActs, DeviceActs, MachineActs):
         self.referee.commands_device(self._attempt, request.device, state, at, request.target.incident)
         return began + delay if fault is Fault.SLOW else at
 
+    async def _read(self, request: contract.PowerRequest, act: str, states: dict[str, PowerState]) -> Reading:
+        return self.workers[0].sealed_reading(request.target, await super()._read(request, act, states), self.clock)
+
+    def _require_proof(self, request: contract.FreeRequest) -> None:
+        super()._require_proof(request)
+        if not all(self.workers[0].has_read(request.target, each, self.clock) for each in request.proof.readings):
+            raise failure(ErrorType.NOT_PROVEN, "no power worker of this deployment has read that lately")
+
     def set_path(self, endpoint: str, state: PowerState, at: datetime) -> None:
         super().set_path(endpoint, state, at)
         if state is PowerState.ON:
@@ -494,6 +540,11 @@ class Adversary(PlayedActs):
 
     def perform(self, attempt: Attempt) -> Any:
         """Carry one out, or don't. Raises what the worker would, or `Lost`."""
+        with self._on_a_worker(attempt):
+            return self._perform(attempt)
+
+    @contextmanager
+    def _on_a_worker(self, attempt: Attempt) -> Iterator[None]:
         info = SimpleNamespace(
             workflow_id=attempt.workflow_id,
             workflow_run_id=attempt.run_id,
@@ -501,9 +552,28 @@ class Adversary(PlayedActs):
             scheduled_time=attempt.scheduled,
         )
         worker = SimpleNamespace(info=lambda: info, metric_meter=lambda: MetricMeter.noop, logger=SILENT)
-        clock = SimpleNamespace(now=lambda _zone: self.clock)
+        clock = SimpleNamespace(now=lambda _zone: self.clock, fromtimestamp=datetime.fromtimestamp)
         with patch("activities.licences.activity", worker), patch("activities.licences.datetime", clock):
-            return self._perform(attempt)
+            yield
+
+    def _replay(self, attempt: Attempt, served: int, at: datetime) -> None:
+        """The same is asked for once more, of the same worker and within the time that it asks for; by another activity. That
+        is refused, if it was done before (S42), or is freed by what a device said long ago (S45)."""
+        method, request, before = act_of(attempt.call), attempt.request, (self.now, self._attempt, self._served, self._fault)
+        licensed = getattr(request, "licence", "")
+        if licensed and not any(used == licensed for used, _ in self.referee.used):
+            return
+        if method in FREEING:
+            request = replace(request, not_after=at + timedelta(seconds=15))
+        elif not licensed or at > request.not_after:
+            return
+        again = replace(attempt, request=request, activity_id="a stranger's", scheduled=at, now=at)
+        self.now, self._attempt, self._served, self._fault = at, again, served, Fault.NOTHING
+        with self._on_a_worker(again), suppress(ApplicationError):
+            at_once(getattr(self, method)(request))
+            if method in FREEING and request.proof.acknowledgement is None:
+                self.referee.fault("S45", f"{method} by what a device has said long ago")
+        self.now, self._attempt, self._served, self._fault = before
 
     def _perform(self, attempt: Attempt) -> Any:
         method = act_of(attempt.call)
@@ -521,7 +591,8 @@ class Adversary(PlayedActs):
             return act(attempt.request)
         endpoint = getattr(getattr(attempt.request, "device", None), "endpoint", "")
         self.acts.append(f"{method} {endpoint}".strip())
-        fault = self._next(method, COUNTED if getattr(attempt.request, "counts", False) else method)
+        again = method == "read_power" and self.referee.has_said_off(endpoint)
+        fault = self._next(method, AGAIN if again else COUNTED if getattr(attempt.request, "counts", False) else method)
         self._require_answer(attempt, method)
         self._hear(attempt)
         self._judge(attempt, method)
@@ -563,7 +634,10 @@ class Adversary(PlayedActs):
 
     def _strike(self, fault: Fault, delay: float) -> None:
         self._delay = delay
-        if fault in SPOKEN:
+        if fault is Fault.REPLAYED and (attempt := self._attempt) is not None:
+            served, at = self._served, self.now + timedelta(seconds=max(delay, 1.0))
+            self.machine.later(at, lambda: self._replay(attempt, served, at))
+        elif fault in SPOKEN:
             self.say(fault, delay)
         elif fault in LASTING:
             self._lasts(fault, timedelta(seconds=delay))
@@ -637,6 +711,8 @@ class Adversary(PlayedActs):
         referee, request = self.referee, attempt.request
         if method in DESTRUCTIVE:
             referee.destructive(self.acts[-1], attempt)
+            if request.target.incident in self.past_breaker and request.target.override is None:
+                referee.fault("S17", f"{self.acts[-1]} past an open circuit breaker without a person's word")
         if method in ASKED_FOR and request.before is not None:
             referee.require_no_objection(self.acts[-1], attempt)
         if getattr(look_of(request), "need_matters", False):
@@ -695,6 +771,8 @@ class Adversary(PlayedActs):
             return found
         if method not in ASKED_FOR | COMMANDS - {"power_on", "restore_path"}:
             return {}
+        if self.check_paused is not None and self.need.kind is NeedKind.CHECK:
+            found["its check is paused"] = self.check_paused
         if self.unlicensed is not None:
             found["nobody can show its licence"] = self.unlicensed
         if self.need.kind.automatic and self.unwanted is not None:
@@ -746,12 +824,15 @@ class Adversary(PlayedActs):
                 machine.lose_node()
             case Fault.NODE_ANEW | Fault.NODE_REPLACED:
                 machine.register(now, another=fault is Fault.NODE_REPLACED)
-            case Fault.NEED_GONE | Fault.NEED_BACK:
-                self.unwanted = (self.unwanted or now) if fault is Fault.NEED_GONE else None
+            case Fault.NEED_GONE | Fault.NEED_BACK | Fault.CHECK_GONE:
+                self.unwanted = None if fault is Fault.NEED_BACK else (self.unwanted or now)
+            case Fault.CHECK_PAUSED:
+                self.check_paused, self.machine_object.check_paused = self.check_paused or now, True
             case Fault.VETO:
                 self.vetoed = self.vetoed or now
             case Fault.NO_VETO:
-                self.vetoed = self.machine_object.preserved = self.paused = None
+                self.vetoed = self.machine_object.preserved = self.paused = self.check_paused = None
+                self.machine_object.check_paused = False
             case Fault.LEASED:
                 self.leased = self.leased or now
             case Fault.PRESERVED:
@@ -862,7 +943,8 @@ class Adversary(PlayedActs):
         """Every device works again, and nobody objects any more."""
         self.machine.stuck, self.machine.silent, self.machine.locked, self.configured = set(), set(self.dead), set(), None
         self.vetoed = self.leased = self.unlicensed = self.paused = self.machine_object.preserved = None
-        self.machine.stubborn = self.refusing = False
+        self.machine.stubborn = self.refusing = self.machine_object.check_paused = False
+        self.check_paused = None
         self.machine.has_secret, self.mode, self.lowered = True, Mode.REPAIR, None
         self.busy_until, self.forbidding = START, (START, START)
 
@@ -879,12 +961,16 @@ class Adversary(PlayedActs):
         incident = request.permit.incident
         if request.permit.kind is Kind.FENCING and self.only_restores(incident):
             self.referee.fault("S17", "a permit is asked for by an episode that has nothing left to do but to switch on")
-        if fault is Fault.NO_PERMIT or self.refusing:
+        past = self.refusing and bool(request.permit.override)
+        if past and not self.attests:
+            self.referee.fault("S17", "a circuit breaker is overridden by no person that Kubernetes attests")
+        if fault is Fault.NO_PERMIT or (self.refusing and not past):
             return PermitAnswer(decision=PermitDecision.REFUSED, reason="a circuit breaker is open")
         if fault is Fault.QUEUED:
             self.grant()
             return PermitAnswer(decision=PermitDecision.QUEUED, reason="the cap is reached")
         self.referee.permit = True
+        self.past_breaker = (self.past_breaker - {incident}) | ({incident} if past else set())
         return PermitAnswer(decision=PermitDecision.GRANTED, holder="us")
 
     def ask_portion(self, request: contract.AskPortion) -> PortionAnswer:

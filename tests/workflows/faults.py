@@ -67,6 +67,8 @@ class Fault(StrEnum):
     BREAKER = "breaker"  # a circuit breaker is open: no permit is granted
     PRESERVED = "preserved"  # a person annotates the Machine alone
     CLUSTER_PAUSED = "cluster paused"  # `clusterctl move` begins
+    CHECK_PAUSED = "check paused"  # the health check that asks, and so no object of its may be deleted
+    CHECK_GONE = "check gone"
     BACKUP = "backup"  # a backup of the API server from before our mark is restored
     RECONFIGURED = "reconfigured"  # the configuration names another plug
     CORRECTED = "corrected"  # the same, whatever was commanded before; the machine hangs where it hung
@@ -85,6 +87,7 @@ class Fault(StrEnum):
     RESET = "reset"  # to any of its workflow tasks; what people have said since is said to it again, or not
     SAID_TWICE = "said twice"  # a person's last word to it arrives once more
     HEARSAY = "hearsay"  # a stranger signals that the node is Ready on another boot
+    REPLAYED = "replayed"  # a stranger's worker answers for the workflow, and asks once more for what was just done
 
 
 SPOKEN = frozenset(
@@ -134,6 +137,7 @@ THEMES = (
     _theme("mode lowered, mode raised, hold, roll, reset, build, rolled, need gone"),
     _theme("says busy, says busy, late, busy, unmarked, terminate, reset"),
     _theme("one on, one off, firmware, no secret, heal, stuck, silent"),
+    _theme("check paused, no veto, check gone, need back, node anew, replayed, abort"),
 )
 """What goes wrong together: everything, devices, other people's hands, the Node, workers, words, other levels, what is
 remembered, the API server and leave, who else has a say."""
@@ -141,7 +145,7 @@ remembered, the API server and leave, who else has a say."""
 
 FAULT_PRONE = ("mark_unschedulable", "last_look", "read_power", "power_off", "read_workload", "power_on", "mark_schedulable")
 """Acts at which something may befall any plan."""
-OFTEN = frozenset({"last_look", "read_power", "read_kdump"})
+OFTEN = frozenset({"last_look", "read_power", "read_kdump", "read_again"})
 """What is done so often that it matters when."""
 FAULTS_AT: dict[str, tuple[tuple[tuple[Fault, float], ...], ...]] = {
     "mark_unschedulable": (((Fault.DUMP, 0.0),), ((Fault.DUMP, 2.0),)),
@@ -157,8 +161,10 @@ FAULTS_AT: dict[str, tuple[tuple[tuple[Fault, float], ...], ...]] = {
         ((Fault.STUBBORN, 0.0), (Fault.TERMINATE, 1.0)),
         ((Fault.BACKUP, 1.0),),
         ((Fault.FORBIDDEN, 20.0),),
+        ((Fault.STUBBORN, 0.0), (Fault.REPLAYED, 120.0)),
     ),
     "delete_workload": (
+        ((Fault.STUBBORN, 0.0), (Fault.REPLAYED, 120.0)),
         ((Fault.STUBBORN, 0.0), (Fault.REGROUPED, 1.0)),
         ((Fault.STUBBORN, 0.0), (Fault.OTHERS_ON, 0.5)),
         ((Fault.STUBBORN, 0.0),),
@@ -188,6 +194,15 @@ FAULTS_AT: dict[str, tuple[tuple[tuple[Fault, float], ...], ...]] = {
         ((Fault.FORBIDDEN, 0.4),),
         ((Fault.FORBIDDEN, 50.0),),
         ((Fault.UNLICENSED_LONG, 0.0),),
+        ((Fault.REPLAYED, 3.0),),
+        ((Fault.CHECK_GONE, 0.0),),
+        ((Fault.CHECK_PAUSED, 0.0),),
+    ),
+    "read_again": (  # power, of a device that has said off since it was switched off: right before what needs the proof
+        ((Fault.HOLD, 0.0),),
+        ((Fault.ABORT, 0.0),),
+        ((Fault.OTHERS_ON, 0.0), (Fault.OTHERS_OFF, 0.4)),
+        ((Fault.OTHERS_ON, 0.0), (Fault.OTHERS_OFF, 1.5)),
     ),
     "power_on": (
         ((Fault.SLOW, 15.0),),
@@ -196,7 +211,7 @@ FAULTS_AT: dict[str, tuple[tuple[tuple[Fault, float], ...], ...]] = {
         ((Fault.SILENT, 0.0), (Fault.BREAKER, 0.0)),
         ((Fault.FORBIDDEN, 50.0),),
     ),
-    "untaint_out_of_service": (((Fault.FORBIDDEN, 10.0),), ((Fault.BUSY, 40.0),)),
+    "untaint_out_of_service": (((Fault.FORBIDDEN, 10.0),), ((Fault.BUSY, 40.0),), ((Fault.ABORT, 0.0),), ((Fault.HOLD, 0.0),)),
     "mark_schedulable": (((Fault.FORBIDDEN, 100.0),), ((Fault.PRESERVED, 0.0),)),
     "delete_node": (((Fault.LOST_AFTER, 0.0),),),
     "cut_path": (
@@ -239,11 +254,21 @@ FAULTS_AT: dict[str, tuple[tuple[tuple[Fault, float], ...], ...]] = {
         ((Fault.BUSY, 60.0), (Fault.PRESERVED, 1.0)),
         ((Fault.BUSY, 60.0), (Fault.UNLICENSED_LONG, 1.0)),
         ((Fault.ROLL, 0.0),),
+        ((Fault.CHECK_PAUSED, 0.0),),
+        ((Fault.CHECK_PAUSED, 0.0), (Fault.NO_VETO, 90.0)),
+        ((Fault.CHECK_GONE, 0.0),),
     ),
     "give_up": (((Fault.LOST_AFTER, 0.0),), ((Fault.TERMINATE, 1.0),), ((Fault.OWN_NODE, 0.0),), ((Fault.FORBIDDEN, 30.0),)),
     "request_owner": (((Fault.PRESERVED, 5.0),), ((Fault.TERMINATE, 1.0),), ((Fault.LOST_AFTER, 0.0), (Fault.ABORT, 20.0))),
     "annotate_external": (((Fault.ABORT, 5.0),), ((Fault.TERMINATE, 1.0),), ((Fault.LOST_AFTER, 0.0), (Fault.ABORT, 20.0))),
-    "create_object": (((Fault.ABORT, 5.0),), ((Fault.NODE_ANEW, 5.0),), ((Fault.LOST_AFTER, 0.0),), ((Fault.ROLL, 1.0),)),
+    "create_object": (
+        ((Fault.CHECK_PAUSED, 5.0), (Fault.NO_VETO, 1000.0)),
+        ((Fault.CHECK_GONE, 5.0),),
+        ((Fault.ABORT, 5.0),),
+        ((Fault.NODE_ANEW, 5.0),),
+        ((Fault.LOST_AFTER, 0.0),),
+        ((Fault.ROLL, 1.0),),
+    ),
     "read_power": (((Fault.HOLD, 0.0),), ((Fault.CANCEL, 0.0), (Fault.CANCEL, 1.0)), ((Fault.SILENT, 0.5),)),
 }
 """Known evils, by the act at which they strike: what has broken fencers before, or us."""
@@ -308,6 +333,28 @@ KNOWN = (
         for seconds in (1.0, 5.0)
     ),
     Known(act="terminate", placed_faults=(_at("taint_out_of_service", (Fault.HOLD, 0.01)),)),
+    # Right before each round of consequences, and before the machine comes back
+    *(
+        Known(act="read_again", placed_faults=(_at("read_again", *faults, number=number),))
+        for faults in FAULTS_AT["read_again"]
+        for number in (2, 3, 4)
+    ),
+    # A person passes an open circuit breaker; or it is no person, as Kubernetes has it
+    *(
+        Known(act="power_off", placed_faults=placed, changes={"overrides": overrides, "permitted": False})
+        for overrides, placed in (
+            ("attested", ()),
+            ("attested", (_at("last_look", (Fault.REBOOT, 0.0), number=2),)),
+            ("attested", (_at("power_off", (Fault.TERMINATE, 1.0)),)),
+            ("forged", ()),
+        )
+    ),
+    # A Machine that never got its Node, or gets one in the middle
+    *(
+        Known(act=act, placed_faults=placed, changes=_climbing(strategy, Strategy.DELETE_MACHINE) | {"nodeless": True})
+        for strategy, act in ASKS.items()
+        for placed in ((), (_at(act, (Fault.NODE_ANEW, 5.0)),), (_at(act, (Fault.NODE_REPLACED, 5.0)),))
+    ),
     Known(act="several", placed_faults=(_at("power_off", (Fault.ONE_STUCK, 0.0)),)),
     Known(act="several", placed_faults=(_at("read_power", (Fault.ONE_DEAD, 0.0), number=6),)),
     Known(act="delete_workload", placed_faults=(_at("power_off", (Fault.STUBBORN, 0.0), (Fault.LOCKED, 0.0)),)),

@@ -162,7 +162,7 @@ def acts_of(plan: FencingPlan, ladder: tuple[EscalationStep, ...] = ()) -> list[
     if plan.kdump is not None:
         acts += ["mark_unschedulable", "read_kdump", "free_while_dumping"]
     if plan.levels:
-        acts += ["power_off", "read_power"]
+        acts += ["power_off", "read_power", "read_again"]
         if plan.freeing is not Freeing.NONE:
             acts += ["read_workload", "delete_workload" if plan.freeing is Freeing.DELETION else "taint_out_of_service"]
         acts += ["terminate"] if plan.terminate_instance else ["power_on"] if plan.power_on else []

@@ -1,4 +1,4 @@
-"""What plays of every kind have in common: the moves that some are lists of, and how a play that fails is cut down to its smallest."""
+"""What plays of every kind have in common: moves, where a play is a list of them, and how one that fails is cut down."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The moves against a machine that is kept, one play of them, and the referee that judges it. docs/adversary.md has the moves as a table.
+"""The moves against a machine that is kept, one play of them, and the referee that judges it. docs/adversary.md has them as a
+table.
 
 Played is the workflow `Preservation`, and `Remediation` where it gives the machine up, on the clockwork; what the activities
-do is `preservation_run.py`, with the real rules of what is kept. What goes wrong with them is drawn here, and judged by what is so.
+do is `preservation_run.py`, with the real rules of what is kept. What goes wrong is drawn here, and judged by what is so.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from policy.fence.plan import CORDON, UNCORDON
 from policy.fence.power import PowerState
 from policy.preservation.requests import ISOLATE_ANNOTATION, Intent
 from policy.values.mode import Mode
-from tests.workflows import contract, preservation_run, world as scripted
+from tests.workflows import contract, preservation_run
+from tests.workflows import world as scripted
 from tests.workflows.attempts import Attempt, Lost
 from tests.workflows.clockwork import Clockwork, Perils
 from tests.workflows.contract import act_of
@@ -73,6 +75,9 @@ class PlayedMachine(ScriptedMachine):
         if not (request.withdraw or request.released or self._kept.gave_up_at or mode is Mode.REPAIR):
             raise failure(ErrorType.NOT_LICENSED, f"its mode is {mode}")
         return await super().give_up(request)
+
+    def is_noted(self, path: str) -> bool | None:
+        return super().is_noted(path) if self._kept.devices.mark is not None else None
 
     async def request_permit(self, request: contract.AskPermit) -> PermitAnswer:
         answer = await super().request_permit(request)
@@ -189,7 +194,9 @@ class KeptPlay:
 
     def _word(self, *verbs: str, by: datetime | None = None) -> Word | None:
         """The last word of one of these kinds that had been taken by then."""
-        found = [word for verb, word, _ in self._said if verb in verbs and word.taken is not None and (by is None or word.taken <= by)]
+        found = [
+            word for verb, word, _ in self._said if verb in verbs and word.taken is not None and (by is None or word.taken <= by)
+        ]
         return max(found, key=lambda word: word.taken or self.clockwork.now, default=None)
 
     def _is_held(self, by: datetime) -> bool:
@@ -207,7 +214,7 @@ class KeptPlay:
             self.fault("S20", f"{act} while held")
         if self._word("abort", by=attempt.decided) is not None:
             self.fault("S20", f"{act} after an abort")
-        if act in APART and not self.permit:
+        if act in APART and not self._permitted:
             self.fault("S14", f"{act} without a permit")
         against = ("nothing keeps it", "it has not failed") if act in APART | {"drain"} else ()
         for what in against:
@@ -217,7 +224,7 @@ class KeptPlay:
     def _judge_deletion(self, attempt: Attempt) -> None:
         """The machine has just been given up."""
         now, released = self.clockwork.now, self._word("release", "abort")
-        if not self.permit:
+        if not self._permitted:
             self.fault("S14", "its deletion is asked for without a permit")
         if not self.kept.held.failed:
             self.fault("S21", "a machine that has not failed is deleted")
@@ -260,7 +267,14 @@ class KeptPlay:
         """Whether a person has annotated it since the last look, which the scanner then sees."""
         return self._annotated_at is not None and self.clockwork.now - self._annotated_at < HEARD
 
+    @property
+    def _permitted(self) -> bool:
+        """Whether it has a permit, or had one when it looked."""
+        forgotten = self._forgotten_at is not None and self.clockwork.now - self._forgotten_at > HEARD
+        return self.permit and (self.kept.devices.permitted or not forgotten)
+
     _annotated_at: datetime | None = None
+    _forgotten_at: datetime | None = None
 
     # What befalls activities ----------------------------------------------------------------------------------------
 
@@ -290,9 +304,9 @@ class KeptPlay:
 
     def _judge_hold(self, acts: list[str], hold: contract.Hold) -> None:
         """S25: what has ended is kept anew by no program while the same failure lasts."""
-        if "preserve" in acts:
-            if self._began_kept is not None and hold.value == Intent.AUTOMATIC and self.kept.held.failed:
-                self.fault("S25", "a failure whose preservation has ended is kept once more")
+        again = "preserve" in acts and hold.value == Intent.AUTOMATIC and self.kept.held.failed
+        if again and self._began_kept is not None:
+            self.fault("S25", "a failure whose preservation has ended is kept once more")
         if hold.ended and self.kept.held.failed:
             self._began_kept = self.clockwork.now
 
@@ -363,7 +377,9 @@ class KeptPlay:
 
     def path_fails(self) -> None:
         devices = self.kept.devices
-        which = set(self.draw.sample(sorted((*devices.paths, *devices.volumes)), 1)) if devices.paths or devices.volumes else set()
+        which = (
+            set(self.draw.sample(sorted((*devices.paths, *devices.volumes)), 1)) if devices.paths or devices.volumes else set()
+        )
         devices.silent, devices.stuck = (which, set()) if self.draw.random() < 0.5 else (set(), which)
 
     def path_works(self) -> None:
@@ -392,7 +408,8 @@ class KeptPlay:
 
     def permit_is_forgotten(self) -> None:
         """A scanner that was started anew knows of none."""
-        self.kept.devices.permitted = self.permit = False
+        self.kept.devices.permitted = False
+        self._forgotten_at = self.clockwork.now
 
     # People ---------------------------------------------------------------------------------------------------------
 
@@ -506,20 +523,22 @@ class KeptPlay:
             self.fault("S44", f"it says that it is kept until {status.preserved_until}, and the objects say {held.expiry}")
 
 
-MOVES = (
-    ("machine_fails", "machine_recovers", "only_node_gets_well", "machine_is_annotated", "isolation_is_annotated", "mode_changes"),
-    ("person_holds", "person_resumes", "person_releases", "person_extends", "person_isolates", "person_aborts", "person_returns_path")
-    + ("person_says_it_again",),
-    ("episode_is_terminated", "episode_is_cancelled", "episode_is_reset", "episode_rolls", "episode_is_forgotten", "activities_fail"),
-    ("pods_stay", "path_fails", "path_works", "path_is_opened", "machine_restarts", "mark_is_removed", "permit_is_forgotten")
-    + ("no_permit_is_granted", "scanner_tells", "pool_keeps_fewer", "machine_is_deleted"),
+MOVES = tuple(
+    tuple(names.split())
+    for names in (
+        "machine_fails machine_recovers only_node_gets_well machine_is_annotated isolation_is_annotated mode_changes",
+        "person_holds person_resumes person_releases person_extends person_isolates person_aborts",
+        "episode_is_terminated episode_is_cancelled episode_is_reset episode_rolls episode_is_forgotten activities_fail",
+        "pods_stay path_fails path_works path_is_opened machine_restarts mark_is_removed machine_is_deleted",
+        "permit_is_forgotten no_permit_is_granted scanner_tells pool_keeps_fewer person_returns_path person_says_it_again",
+    )
 )
-"""By who makes them: the machine, people, Temporal and servers, all else."""
+"""By who makes them: the machine, people, Temporal and servers, what is around the machine, the scanner and what answers."""
 
 
 def drawn_moves(draw: Random) -> list[Move]:
     """Of some kinds each time, with waits from nothing to an hour; in half of all plays a day passes somewhere."""
-    kinds, number = draw.choices(MOVES, weights=(4, 4, 3, 3), k=3), draw.randint(5, 20)
+    kinds, number = draw.choices(MOVES, weights=(4, 4, 3, 2, 2), k=3), draw.randint(5, 20)
     moves = [Move(draw.choice(draw.choice(kinds)), draw.getrandbits(30), draw.choice(WAITS)) for _ in range(number)]
     if draw.random() < 0.5:
         at = draw.randrange(number)

@@ -20,8 +20,11 @@ from tests.workflows.contract import FreeCutRequest, FreeDumpingRequest, FreeReq
 from tests.workflows.executions import Word
 from tests.workflows.machine import ANOTHER, Machine
 
+WINDOW, SPREAD = timedelta(seconds=15), timedelta(seconds=4)
+"""How old what a consequence was decided on may be by the end of its time; by devices that take longer than that, as long as they
+may, and what clocks and ways may add."""
 FRESH = timedelta(seconds=60)
-"""How old the readings of a consequence may be by the end of its time: some seconds to ask slow devices, then its window."""
+"""The same of what is behind paths that are cut, which are read one after the other."""
 DEAD = timedelta(seconds=20)
 """How old a message of a dying kernel may be by then: no machine ends its dump and boots in that time."""
 LOOKED = timedelta(seconds=75)
@@ -151,6 +154,12 @@ class Referee:
         if back:
             return back[-1]
         return _answer(told, reading.at)
+
+    def has_said_off(self, endpoint: str) -> bool:
+        """Whether a device has said off, and nothing else, since it was last commanded."""
+        sent = max((each.began for each in self.commands if each.endpoint == endpoint), default=None)
+        heard = [state for at, state in self.told.get(endpoint, {}).items() if sent is not None and at >= sent]
+        return bool(heard) and set(heard) == {PowerState.OFF}
 
     def tells_of_volume(self, reading: VolumeReading, asked: datetime) -> None:
         """A cloud has answered."""
@@ -298,8 +307,8 @@ class Referee:
             knowable = not machine.miswired or (devices_on is not None and devices_on < read_at - timedelta(seconds=5))
             if machine.runs and knowable and (machine.on_since is None or machine.on_since <= read_at):
                 self.fault("S1", f"{name} while the machine runs")
-            if request.not_after - read_at > FRESH:
-                self.fault("S2", f"{name} on readings that will be {request.not_after - read_at} old")
+            if request.not_after - read_at > max(WINDOW, self.plan.act_deadline + SPREAD):
+                self.fault("S45", f"{name} on readings that will be {request.not_after - read_at} old")
 
     def _need_stands(self, name: str, incident: str) -> None:
         """S6: before the first consequence somebody has asked, and nobody has heard that the need is gone."""
@@ -434,6 +443,7 @@ class Referee:
         """S32: our taint goes before the machine comes, whoever has taken our mark off. S38: whoever has lost the Lease to
         another deployment, which fences the node, keeps his hands off it."""
         machine, mark = self.machine, self.machine.mark
+        self._stays_off(attempt, incident)
         if machine.present and machine.holder != ANOTHER and machine.out_of_service:
             self.fault("S32", "power on while our taint stands")
         if self.rival is not None and mark is not None and mark.incident != incident:
@@ -441,6 +451,15 @@ class Referee:
             seen = self.looked_before_restoring
             if since <= attempt.now <= until and (seen is None or seen > since):
                 self.fault("S38", "power on while another deployment fences the node")
+
+    def _stays_off(self, attempt: Attempt, incident: str) -> None:
+        """S20, S35: after off was proven an abort leaves the machine off, unless it says otherwise."""
+        ends = [each for each in self.said if each.what in {"abort", "cancel"} and each.word.taken is not None]
+        heard = [each for each in ends if each.word.taken is not None and each.word.taken <= attempt.decided]
+        mine = [each.state for each in self.commands if each.incident == incident and each.endpoint in self.machine.power]
+        off = self.all_freed_by == incident and mine[-1:] == [PowerState.OFF] and not self.machine.runs
+        if heard and off and not attempt.repeats and not any(each.power_on for each in ends):
+            self.fault("S20", "power on after an abort that leaves the machine off")
 
     def opens_path(self, endpoint: str) -> None:
         """A path is given back after pods were freed only with a restart or a person's word."""

@@ -23,7 +23,7 @@ from policy.episode.messages import (
     RemediationInput,
     SeenNode,
 )
-from policy.episode.node_action import DEVICE_READS_ON, Verb
+from policy.episode.node_action import CIRCUIT_BREAKER, DEVICE_READS_ON, ActionName, Verb
 from policy.episode.permits import Release
 from policy.fence.plan import FencingPlan, Freeing
 from policy.fence.power import PowerState
@@ -107,6 +107,10 @@ class Scenario:
     """As of `MachineObject`."""
     miswired: bool = False
     skews: tuple[float, ...] = (0.0,)
+    nodeless: bool = False
+    """Its Machine has got no Node, as yet."""
+    overrides: str = ""
+    """The first episode is a person's, who overrides an open circuit breaker: "attested" by Kubernetes, or "forged"."""
 
     def parts(self) -> list[Part]:
         """Each that can be left out of it: a fault, what people say, whatever is not as in a quiet one."""
@@ -115,7 +119,8 @@ class Scenario:
         return listed + [(name, 0) for name, quiet in QUIET.items() if getattr(self, name) != quiet]
 
     def of_parts(self, parts: list[Part]) -> Scenario:
-        """The same with no other parts than these. A fault leaves peace in its place, so that the others strike where they did."""
+        """The same with no other parts than these. A fault leaves peace in its place, so that the others strike where they
+        did."""
         kept = set(parts)
         script = tuple(each if ("script", number) in kept else PEACE for number, each in enumerate(self.script))
         others = {
@@ -159,7 +164,8 @@ class Scenario:
             perils=random.choice((Perils(), Perils(forgets=0.1))),
             boot_seconds=random.choice((40.0, 40.0, 700.0)),
         )
-        return replace(drawn, **known.changes)
+        drawn = replace(drawn, **known.changes)
+        return replace(drawn, need=NEEDS[1]) if drawn.overrides else drawn
 
     @classmethod
     def _wild(cls, seed: int, random: Random) -> Scenario:
@@ -259,6 +265,8 @@ class Play:
         self.adversary.machine.boot_seconds, self.adversary.machine.per_minute = drawn.boot_seconds, drawn.per_minute
         self.adversary.machine.miswired, self.adversary.skews = drawn.miswired, drawn.skews
         self.adversary.machine_object = drawn.machine_object()
+        self.adversary.machine.present = not drawn.nodeless
+        self.adversary.refusing, self.adversary.attests = bool(drawn.overrides), drawn.overrides != "forged"
         self.adversary.referee.climbs = sum(switches(each, drawn.plan) for each in drawn.ladder) > 1
         self.adversary.say, self.adversary.grant = self._say, self._grant
         self.problems: list[str] = []
@@ -317,7 +325,11 @@ class Play:
         drawn, acts = self.drawn, [(act, len(list(same))) for act, same in groupby(self.adversary.acts)]
         ladder = ", ".join(each.name for each in drawn.ladder)
         told = [f"{', '.join(drawn.kinds)} ({ladder}), {drawn.need.kind}, {drawn.reactions}, {drawn.perils}, {drawn.skews}"]
-        told += [f"at act {number + 1}: {fault} {delay:g}" for number, (fault, delay) in enumerate(drawn.script) if fault is not Fault.NOTHING]
+        told += [
+            f"at act {number + 1}: {fault} {delay:g}"
+            for number, (fault, delay) in enumerate(drawn.script)
+            if fault is not Fault.NOTHING
+        ]
         told += [str(each) for each in drawn.placed_faults]
         return "\n".join(
             [str(drawn.plan), *told, *(f"  {act}" + (f", {times} times" if times > 1 else "") for act, times in acts[-LAST:])]
@@ -339,6 +351,9 @@ class Play:
             "permit_granted": granted,
             "holder": "us",
         }
+        if self.drawn.overrides and self._episodes == 1:
+            said = {"requester": "ada", "reason": "drawn", "override": CIRCUIT_BREAKER}
+            given |= said | {"action": ActionName(name="ada-1", uid="uid-ada-1")}
         request = FencingInput(**given) if self._kind is Kind.FENCING else RemediationInput(**given, ladder=self.drawn.ladder)
         self.clockwork.start(self._kind.value, EPISODE, request)
 
@@ -445,7 +460,12 @@ class Play:
         adversary, machine = self.adversary, self.adversary.machine
         machine.settle(self.clockwork.now)
         ours = machine.holder == OURS and not machine.terminated and machine.plugged and adversary.machine_object.deleting is None
-        ours = ours and not adversary.vetoes() and (machine.mark is None or machine.mark.incident != THEIRS)
+        ours = (
+            ours
+            and not adversary.vetoes()
+            and adversary.check_paused is None
+            and (machine.mark is None or machine.mark.incident != THEIRS)
+        )
         ours = ours and not adversary.is_off_by_others()
         works = not (adversary.dead or adversary.machine.silent or adversary.machine.locked or adversary.machine.stuck)
         works = works and (self._kind is Kind.FENCING or any(switches(each, adversary.plan) for each in self.drawn.ladder))

@@ -21,6 +21,7 @@ from tests.workflows.clockwork import Perils
 from tests.workflows.faults import Fault
 from tests.workflows.fleet import Fleet
 from tests.workflows.fleet_moves import MOVES, FleetPlay, story
+from tests.workflows.preservation_moves import MOVES as KEPT
 
 PLAYS = int(os.environ.get("NODEWARDEN_TEST_FLEET_PLAYS", "30"))
 FIRST_SEED = int(os.environ.get("NODEWARDEN_TEST_SEED", "1"))
@@ -80,7 +81,7 @@ def test_what_a_reset_has_scheduled_anew_is_not_opened_long_after_it_was_decided
 def test_the_page_of_moves_names_each_move_and_no_other() -> None:
     page = pages()["docs/adversary.md"]
     named = {word for line in page.splitlines() if line.startswith("| ") for word in re.findall(r"`([A-Za-z_]+)`", line)}
-    moves, faults = {move for kind in MOVES for move in kind}, {each.name for each in Fault} - {"NOTHING"}
+    moves, faults = {move for kind in (*MOVES, *KEPT) for move in kind}, {each.name for each in Fault} - {"NOTHING"}
     assert moves | faults <= named, "each is a row"
     assert {word for word in named if word.isupper()} <= faults
     assert {word for word in named if word.islower() and "_" in word and word.isidentifier()} <= moves | {"is_made_anew"}

@@ -1,5 +1,5 @@
-"""Whatever happens to a machine that is kept, its people and the episode: it is kept as long as is said, touched by nothing else, and
-given up only as the rules have it.
+"""Whatever happens to a machine that is kept, its people and the episode: it is kept as long as is said, touched by nothing else,
+and given up only as the rules have it.
 
 The moves are those of docs/adversary.md. `NODEWARDEN_TEST_KEPT_PLAYS` sets how many plays, `NODEWARDEN_TEST_SEED` from which
 number on; a play that fails prints the fewest moves that it takes.

@@ -16,8 +16,8 @@ from activities.contracts.target import DrainResult
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Kind, Outcome, Phase
 from policy.episode.node_action import ActionName
-from policy.preservation.keep_or_release import Override
 from policy.fence.power import PowerState
+from policy.preservation.keep_or_release import Override
 from tests.workflows import contract, preservation_run
 from tests.workflows.plans import PORT, switched
 from tests.workflows.preservation_run import MACHINE, NODE, kept, machine, preserving
@@ -203,6 +203,18 @@ async def test_s44_an_extension_of_what_nothing_keeps_any_more_keeps_it(env: Wor
         assert world.held.expiry is not None
         await run.skip(timedelta(hours=99))
         assert "delete" not in world.acts
+
+
+async def test_s44_an_extension_that_meets_the_end_of_what_kept_the_machine_keeps_it(env: WorkflowEnvironment) -> None:
+    """A person has annotated `false`, and nothing has looked since. Found by plays of preservations, seed 931."""
+    world = machine(fails=True)
+    async with kept(env, world) as run:
+        world.annotate("false")
+        told = await run.says(Preservation.extend, ExtendRequest(who="ada", reason="not done yet", hold=timedelta(hours=100)))
+        assert "preserved until" in told
+        await run.skip(timedelta(hours=99))
+        assert "delete" not in world.acts
+        assert world.held.expiry is not None
 
 
 async def test_s35_the_mark_goes_from_a_node_that_outlives_its_machine(env: WorkflowEnvironment) -> None:

@@ -210,8 +210,8 @@ class KeptMachineIsolation:
     # Giving back ----------------------------------------------------------------------------------------------------
 
     async def find_adopted(self) -> str:
-        """What a predecessor has left cut, which is on the mark alone until the node is pinned. Answers why that can't be seen, to
-        end a sentence with."""
+        """What a predecessor has left cut stands on the mark alone until the node is pinned. Answers why that can't be seen, in
+        words to end a sentence with."""
         if self._known.pin is None and self._episode.state.adopted:
             try:
                 await self._open()

@@ -161,6 +161,10 @@ class PreservationStory:
                 pause = min(pause * 2, LONGEST_PAUSE)
                 continue
             self._granted(wish)
+            if wish.until is not None and not (hold.preserved or hold.gone or wish.keep or wish.release):
+                # What kept it had ended, and a person was told that it is kept until then: it is, by that word (S44).
+                said = self._progress.wish
+                self._progress.wish = replace(said, until=said.until or wish.until)
             if hold.refused and wish.release and not hold.released and self.episode.state.abort_asked is abort:
                 self.episode.state.abort_asked = None
             self._take(hold)
@@ -408,7 +412,8 @@ class PreservationStory:
         return await close(self.episode, end, node_writer, about=EventReason.PRESERVATION_ENDED, leased=False)
 
     async def _unmark(self) -> None:
-        assert (hold := self._progress.hold) is not None
+        hold = self._progress.hold
+        assert hold is not None
         self._aim(replace(hold, node_uid=hold.node_uid or self._progress.node_uid))  # a Node may outlive its Machine
         await self._node_writer.remove_marks(UNMARK_PAUSE)
         self._progress.marked = False
