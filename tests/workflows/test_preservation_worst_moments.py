@@ -195,6 +195,7 @@ async def test_s44_an_extension_of_what_nothing_keeps_any_more_keeps_it(env: Wor
     async with preserving(env, world) as run:
         await run.says(Preservation.hold)
         await eventually(env, lambda: world.looks > 0, within=5)
+        await let_pass(env, run.handle, timedelta(minutes=1))
         assert "preserved until" in await run.says(
             Preservation.extend, ExtendRequest(who="ada", reason="not done yet", hold=timedelta(hours=100))
         )
