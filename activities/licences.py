@@ -182,7 +182,8 @@ class Licences:
     def command_problem(self, target: Target, node: NodeView | None, command: SealedCommand | None, *verbs: Verb) -> str:
         """Why that is no word of a person to that incident about the machine that is there now, "" where it is. verbs: what it
         has to say. node: the target's, as it was just read; None where it is gone."""
-        return self.seal_problem(target, command, *verbs) or (command.outlived_by(node) if command is not None else "")
+        outlived = command.outlived_by(node, target.incident) if command is not None else ""
+        return self.seal_problem(target, command, *verbs) or outlived
 
     def seal_problem(self, target: Target, command: SealedCommand | None, *verbs: Verb) -> str:
         """The same without the machine, for a caller that asks that by itself. A caller that answers in a cluster worker's place

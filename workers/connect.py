@@ -217,8 +217,17 @@ def _refusal(error: Exception, settings: TemporalSettings) -> Exception | None:
             f"create it (temporal operator namespace create -n {settings.namespace}) or set temporal.namespace"
         )
     if error.status in _MISCONFIGURED:
-        return SettingsError(f"temporal: {settings.address} refuses our credentials: {_one_line(error)}")
+        return SettingsError(f"{_credentials(settings)}: {settings.address} refuses them: {_one_line(error)}")
     return None
+
+
+def _credentials(settings: TemporalSettings) -> str:
+    """By which setting, and from which file, we have them."""
+    named = {"temporal.api_key_file": settings.api_key_file, "temporal.tls_client_cert_file": settings.tls_client_cert_file}
+    found = [f"{key} ({path})" for key, path in named.items() if path is not None]
+    found += ["temporal.api_key (TEMPORAL_API_KEY)"] if settings.api_key is not None else []
+    none = "none are set: temporal.api_key_file, or temporal.tls_client_cert_file with its key"
+    return f"credentials of {' and '.join(found)}" if found else f"credentials ({none})"
 
 
 def _one_line(error: BaseException) -> str:

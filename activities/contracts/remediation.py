@@ -47,6 +47,8 @@ class RemediationPin:
     healthy_delay: timedelta = timedelta(0)
     remembers: tuple[str, str] = ("", "")
     """The memory of earlier remediations on the Machine and on the Node, "" for none."""
+    failed: tuple[str, ...] = ()
+    """Of the steps that the input calls failed, those of which the target itself remembers it (S42)."""
     refused: str = ""
     """Why no step of the ladder can be carried out, "" if one can."""
     streams: bool | None = None

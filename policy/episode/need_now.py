@@ -32,7 +32,8 @@ class NeedSeen:
 
     preserving: the caller is the preservation that holds the node. held_by: what holds the node, as text. deletes_it: the
     calling episode itself deletes the Machine. takeover: a request that another controller has taken up is carried out all the
-    same. unattested: why a person's request does not count, "" if it does. destructive: what is looked at for would disrupt.
+    same. unattested: why a person's request does not count, "" if it does. incident: of the caller. destructive: what is looked
+    at for would disrupt.
     """
 
     node: NodeView | None = None
@@ -43,6 +44,7 @@ class NeedSeen:
     deletes_it: bool = False
     takeover: bool = False
     unattested: str = ""
+    incident: str = ""
     destructive: bool = False
 
 
@@ -64,7 +66,8 @@ def need_now(need: Need, seen: NeedSeen, now: datetime) -> NeedNow:
         case NeedKind.PERSON:
             if seen.unattested:
                 return _against(Weight.NOT_LICENSED, seen.unattested)
-            outlived = need.command.outlived_by(seen.node) if need.command is not None and seen.destructive else ""
+            command = need.command if seen.destructive else None
+            outlived = command.outlived_by(seen.node, seen.incident) if command is not None else ""
             return _against(Weight.NEED_GONE, outlived) if outlived else STANDS
         case NeedKind.CLEAN_UP:
             if seen.destructive:

@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
+from policy.objects.marks import marked_boot
 from policy.objects.nodes import NodeView
 from policy.values.times import format_duration, later, moment_of, parse_duration, written
 
@@ -167,17 +168,19 @@ class SealedCommand:
     kind: str = ""
     seal: str = ""
 
-    def outlived_by(self, node: NodeView | None) -> str:
+    def outlived_by(self, node: NodeView | None, incident: str) -> str:
         """Why this command is not about the machine as it is now, "" where it is. node: as it was just read, None where there is
-        none, which is as far down as can be.
+        none, which is as far down as can be. incident: of the episode to which it was said.
 
         What was off runs again, so that a word for off, or one that lets the machine go, ends with its boot. One for off ends
         also with each change of Ready: the kubelet has reported since, and a node that is silent again runs. A repair that a
-        person asked for may restart the machine on its way, and goes on until it is Ready again."""
+        person asked for may restart the machine on its way, and goes on until it is Ready again, as long as the node carries the
+        mark that it left in the boot of the word: with the mark the repair ends, and the word is used up."""
         same_boot = node is None or (node.uid, node.boot_id) == (self.node_uid, self.boot_id)
         if node is None or (same_boot and (self.spec.action is not Verb.ACK_OFF or node.ready_since == self.ready_since)):
             return ""
-        if node.uid == self.node_uid and self.spec.action in REPAIRS and not node.ready:
+        under_way = bool(self.boot_id) and marked_boot(node, incident) == self.boot_id
+        if node.uid == self.node_uid and self.spec.action in REPAIRS and not node.ready and under_way:
             return ""
         said = f"{self.speaker} has said {self.spec.action.value} of {self.spec.node}"
         if node.uid != self.node_uid:

@@ -183,17 +183,15 @@ def restart_proven(
 
 
 def ran_since(node: NodeView | None, moment: datetime) -> str:
-    """Why a word for off of that moment is not believed, "" where it is: the node says Ready, or its kubelet has reported another
-    state since (S8). The Unknown of a silent node is written by its controller, and says nothing of that."""
+    """Why a word for off of that moment is not believed, "" where it is: the node's kubelet reports, be it that it is Ready or
+    that it is not (S8). The Unknown of a silent node is written by its controller, and says nothing of that."""
     ready = node.condition(READY) if node is not None else None
-    if node is None or ready is None or ready.status == "Unknown":
+    if node is None or ready is None or not node.reports:
         return ""
     later = ready.since is not None and ready.since > moment + CLOCK_TOLERANCE
-    if not later and not node.ready:
-        return ""
     reported = f"Node/{node.name} has reported Ready={ready.status} at {written(ready.since) if ready.since else 'no known time'}"
     why = "after it was said to be off" if later else "and it is not off while it says so"
-    return f"{reported}, {why}: look at it, and say it again once it is off and not Ready"
+    return f"{reported}, {why}: look at it, and say it again once it is off and silent (Ready=Unknown, a minute later)"
 
 
 def _reads_off_after(reading: Reading, moment: datetime) -> bool:

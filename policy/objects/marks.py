@@ -78,6 +78,9 @@ class Mark:
     taints: tuple[str, ...] = ()
     off_proven: str = ""
     untainted: str = ""
+    boot_id: str = ""
+    """That the node showed when this incident marked it first: a person's word of that boot goes on through the restarts of its
+    repair (S42)."""
 
     @property
     def added(self) -> Added:
@@ -115,6 +118,7 @@ def parse_mark(value: str, *, node: str) -> Mark:
         taints=_texts(raw.get("taints"), "taints to be a list of taints", subject, field),
         off_proven=off_proven if isinstance(off_proven := raw.get("off_proven"), str) else "",
         untainted=untainted if isinstance(untainted := raw.get("untainted"), str) else "",
+        boot_id=boot_id if isinstance(boot_id := raw.get("boot_id"), str) else "",
     )
 
 
@@ -150,6 +154,15 @@ def strange_mark(node: NodeView) -> str:
 def mark_of(node: NodeView) -> Mark | None:
     """The mark a node carries, None if it carries none of ours. Raises PolicyError for one of ours that cannot be read."""
     return parse_mark(node.annotations[MARK_ANNOTATION], node=node.name) if is_marked(node) else None
+
+
+def marked_boot(node: NodeView, incident: str) -> str:
+    """The boot in which that incident marked the node, "" where the node does not carry its mark, readable."""
+    try:
+        mark = mark_of(node)
+    except PolicyError:
+        return ""
+    return mark.boot_id if mark is not None and mark.incident == incident else ""
 
 
 def claim_of(since: datetime, incident: str) -> str:

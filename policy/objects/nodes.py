@@ -106,6 +106,12 @@ class NodeView:
         return condition is not None and condition.status == "True"
 
     @property
+    def reports(self) -> bool:
+        """Whether its kubelet reports, well or not: of a silent one Kubernetes writes Unknown within a minute."""
+        condition = self.condition(READY)
+        return condition is not None and condition.status != "Unknown"
+
+    @property
     def ready_since(self) -> datetime | None:
         """When Ready took its present value; None if that is not known."""
         condition = self.condition(READY)

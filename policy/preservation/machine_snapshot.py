@@ -295,7 +295,10 @@ class Mistakes:
     def look(self, held: Held | None, key: str, ref: ObjectRef | None) -> None:
         """A machine as last seen, None for one that is gone or has none of the `WISHES`. ref: its Machine, None for a Node
         alone."""
-        found = _mistake(held, ref) if held is not None else None
+        self.note(_mistake(held, ref) if held is not None else None, key)
+
+    def note(self, found: Mistake | None, key: str) -> None:
+        """What is wrong with the object of that key by now, None for nothing."""
         if found == self._known.get(key):
             return
         self.version += 1

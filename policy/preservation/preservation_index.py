@@ -44,7 +44,7 @@ from policy.preservation.survey import (
 )
 from policy.values.agenda import Agenda
 from policy.values.mode import Mode
-from policy.values.object_refs import ObjectRef
+from policy.values.object_refs import Mistake, ObjectRef
 from policy.values.times import later, moment_of
 
 # The nodes that preservation exempts from remediation: one decision over one report says of each failed node whether it is
@@ -168,7 +168,8 @@ class PreservationIndex:
     @property
     def keeps_failed(self) -> bool:
         """Whether any pool keeps failed machines automatically."""
-        return any(pool.cap for pool in self._pools.values()) or any(each.cap for each, _ in self._deployments.values())
+        sets = (each for each, _ in self._deployments.values())
+        return any(pool.cap for pool in self._pools.values()) or any(each.cap or each.problem for each in sets)
 
     # What is seen ---------------------------------------------------------------------------------------------------
 
@@ -214,8 +215,12 @@ class PreservationIndex:
             self._untie(entry.held)
             self._weigh(key)
 
-    def put_deployment(self, key: str, deployment: DeploymentPool | None, owner: str = "") -> None:
-        """A MachineSet or MachineDeployment, None for one that is gone. key: `<kind>/<namespace>/<name>`."""
+    def put_deployment(
+        self, key: str, deployment: DeploymentPool | None, owner: str = "", *, mistake: Mistake | None = None
+    ) -> None:
+        """A MachineSet or MachineDeployment, None for one that is gone. key: `<kind>/<namespace>/<name>`. mistake: why it can't
+        be read, for people."""
+        self.mistakes.note(mistake, key)
         if deployment is None:
             self._deployments.pop(key, None)
         elif self._deployments.get(key) != (deployment, owner):
@@ -257,7 +262,9 @@ class PreservationIndex:
         far pools may go (S52).
         """
         self._wake(now)
-        self._settling, self.exempt = {}, NONE_EXEMPT
+        self._settling = {}
+        unread = {entry.held.victim for entry in self._failing_of_unread_sets(failing or {})}
+        self.exempt = ExemptNodes(unsettled=frozenset(unread))
         failed_at = {key: moment for name, moment in (failing or {}).items() if self._cap(key := self._key_of(name))}
         quiet_ones = {key for name in sick if (key := self._key_of(name)) in self._quiet}
         looked_at = sorted(self._open | quiet_ones | failed_at.keys())
@@ -265,7 +272,7 @@ class PreservationIndex:
         gone = [each.need for each in self._gone.values()]
         if not looked_at and not gone:
             return (), 0
-        machines, modes, barred, settling = list[Held](), dict[str, Mode](), set[str](), set[str]()
+        machines, modes, barred, settling = list[Held](), dict[str, Mode](), set[str](), set(unread)
         for key in looked_at:
             held = self._held(key, now, unhealthy, failed_at.get(key))
             if held is not None:
@@ -273,7 +280,7 @@ class PreservationIndex:
                 called = not self._says_failed(key)
                 modes[held.key] = mode(held.victim, called)
                 unsettled = bool(held.failed) and called and not self._settled(key, failed_at, now)
-                if unsettled or modes[held.key] is Mode.OBSERVE:
+                if unsettled or modes[held.key] is Mode.OBSERVE or held.victim in unread:
                     barred.add(key)
             elif key in failed_at and (entry := self._machines.get(key)) is not None:
                 settling.add(entry.held.victim)
@@ -301,6 +308,19 @@ class PreservationIndex:
             if reported is not None and reported.need is need and reported.until is None:
                 reported.until = later(now, REPORT_GONE_FOR)
         return tuple(chosen), len(wanted) - len(chosen)
+
+    def _failing_of_unread_sets(self, failing: Iterable[str]) -> list[_Entry]:
+        """Failed machines of sets that can't be read: whether these keep them is not known, and so they are left as they are."""
+        if not any(each.problem for each, _ in self._deployments.values()):
+            return []
+        entries = [self._machines.get(key) for key in {*self._open, *map(self._key_of, failing)}]
+        failed = [each for each in entries if each is not None and (each.held.failed or each.held.victim in failing)]
+        return [each for each in failed if self._has_unread_set(each)]
+
+    def _has_unread_set(self, entry: _Entry) -> bool:
+        own, _ = self._deployments.get(key_of_controller(entry.owner, entry.held.namespace), (None, ""))
+        above = self._deployment(f"{entry.held.namespace}/{self._deployment_name(entry)}")
+        return bool((own.problem if own is not None else "") or above.problem)
 
     def _settled(self, key: str, failed_at: Mapping[str, datetime | None], now: datetime) -> bool:
         """Whether a pool may begin to keep a machine that only a health check calls failed."""

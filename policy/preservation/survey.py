@@ -154,7 +154,8 @@ class DeploymentPool:
     """The settings of a MachineDeployment (or a MachineSet of its own), used where no pool selects its machines, which
     are of its namespace.
 
-    cap: `autoPreserveFailedMachineMax`. timeout: `machinePreserveTimeout` of its template, None where it has none.
+    cap: `autoPreserveFailedMachineMax`. timeout: `machinePreserveTimeout` of its template, None where it has none. problem: why
+    it can't be read, "" where it can: then neither its cap nor its labels are known.
     """
 
     name: str
@@ -162,6 +163,7 @@ class DeploymentPool:
     cap: int = 0
     timeout: timedelta | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
+    problem: str = ""
 
     @property
     def key(self) -> str:
@@ -221,7 +223,7 @@ def survey(
     blocked: why the pools are not all known, "" where they are: then no machine is given up that one of them might keep. parts:
     of each pool, where these are not all its machines. queue: see `choose`.
     """
-    known = {each.key: each for each in deployments}
+    known = {each.key: each for each in deployments if not each.problem}
     ordered = sorted(pools, key=lambda pool: pool.name)
     warnings = [warning for pool in ordered for warning in pool.warnings]
     members: defaultdict[str, list[Held]] = defaultdict(list)

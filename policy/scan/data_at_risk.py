@@ -123,7 +123,8 @@ def vouched_off(node: NodeView) -> bool:
 class DataAtRiskWarning:
     """One notification to people: the node, since when it is down, how many volumes, and when they may be taken away.
 
-    counted: an earlier attempt failed, less than a repetition ago, and people were notified then.
+    period: which repetition it is, counted from `since`; the next notification of a worker is always of a later one. counted: an
+    earlier attempt failed, less than a repetition ago, and people were notified then.
     """
 
     node: str
@@ -131,6 +132,7 @@ class DataAtRiskWarning:
     since: datetime
     volumes: int
     detached_at: datetime
+    period: int
     counted: bool = False
 
 
@@ -324,6 +326,7 @@ class DataAtRisk:
                 since=incident.since,
                 volumes=len(self._attachments[incident.node]),
                 detached_at=later(incident.deadline, self._margin),
+                period=(now - incident.since) // self.repeat,
                 counted=incident.counted_at is not None,
             )
             chosen.append(warned)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import sys
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from starter.output.display import Display
     from workers.configuration.clusters import ClusterSettings
     from workers.configuration.settings import Settings
+
+
+log = logging.getLogger(__name__)
 
 
 @working
@@ -63,8 +67,12 @@ async def worker(
     configure(settings.log)
     start_runtime(metrics=settings.metrics)
     meanwhile = partial(warn_without_temporal, settings, clusters) if chosen in {Role.ALL, Role.CLUSTER} else None
-    async with stop_on_signals() as stop, process.temporal(settings, embed=False, stop=stop, meanwhile=meanwhile) as running:
-        await process.work(settings, running, clusters=clusters, role=chosen, deployment=version)
+    try:
+        async with stop_on_signals() as stop, process.temporal(settings, embed=False, stop=stop, meanwhile=meanwhile) as running:
+            await process.work(settings, running, clusters=clusters, role=chosen, deployment=version)
+    except SettingsError as error:  # a key that is refused, or can't be read: people may see nothing but logs
+        log.error("this worker ends, and nothing is done by it: %s", error)
+        raise
     return Exit.OK
 
 

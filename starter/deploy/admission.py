@@ -10,7 +10,15 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from policy.checks.rules.medik8s import CONFIRMED_ANNOTATION
+from policy.episode.gate import DELETION_TRIGGER_ANNOTATION, HOLD_ANNOTATION
 from policy.fence.config import EFFECTS, ParameterKind
+from policy.objects.machines import (
+    CAPI_MACHINE_ANNOTATION,
+    CLUSTER_NAME_ANNOTATION,
+    CLUSTER_NAMESPACE_ANNOTATION,
+    OPENSHIFT_MACHINE_ANNOTATION,
+)
 from policy.objects.marks import TERMINATING_ANNOTATION, TERMINATING_LABEL
 from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL, OUR_TAINT, PRESERVE_ANNOTATION
 from policy.preservation.machine_snapshot import (
@@ -137,12 +145,16 @@ def node_patches(taints: Collection[str]) -> AdmissionPolicy:
     )
 
 
-# By annotations of a Node people and pools keep its machine, and say until when. A kubelet may write every annotation of its own
-# Node, and so take that back: which value holds is Gardener's rule, by which the Node's goes first.
+# By annotations of a Node people and pools keep its machine, and say until when; machine-controller-manager deletes it, medik8s'
+# operators and Cluster API find it and end its remediation. A kubelet may write every annotation of its own Node, and so take
+# that back, or have a machine deleted that is kept: which value holds is Gardener's rule, by which the Node's goes first.
 
-_WHEN = (EXPIRY_ANNOTATION, SINCE_ANNOTATION, ENDED_ANNOTATION)
-KEPT_BY = (PRESERVE_ANNOTATION, PRESERVE_FOR_ANNOTATION, ISOLATE_ANNOTATION, *_WHEN)
-"""No kubelet writes these."""
+_WHEN = (EXPIRY_ANNOTATION, SINCE_ANNOTATION, ENDED_ANNOTATION, ISOLATION_ANNOTATION)
+_OF_PEOPLE = (HOLD_ANNOTATION, CONFIRMED_ANNOTATION, DELETION_TRIGGER_ANNOTATION)
+_ITS_MACHINE = (OPENSHIFT_MACHINE_ANNOTATION, CAPI_MACHINE_ANNOTATION, CLUSTER_NAME_ANNOTATION, CLUSTER_NAMESPACE_ANNOTATION)
+_SCALE_DOWN = (SCALE_DOWN_DISABLED_OURS, SCALE_DOWN_BEFORE)
+KEPT_BY = (PRESERVE_ANNOTATION, PRESERVE_FOR_ANNOTATION, ISOLATE_ANNOTATION, *_WHEN, *_OF_PEOPLE, *_ITS_MACHINE, *_SCALE_DOWN)
+"""No kubelet writes these, nor, while the last but one stands there, `SCALE_DOWN_DISABLED`, which else is the node's own."""
 
 
 def kept_nodes() -> AdmissionPolicy:
@@ -151,8 +163,9 @@ def kept_nodes() -> AdmissionPolicy:
     same = f"(k in {new}) == (k in {old}) && (!(k in {new}) || {new}[k] == {old}[k])"
     return AdmissionPolicy(
         name="nodewarden-kept-nodes",
-        why="By which annotations a Node's machine is kept, a kubelet may not say of its own: printed by `nodewarden deploy"
-        " admission`. All else that kubelets write stays as it is, also where this can't be evaluated. Needs Kubernetes 1.30.",
+        why="By which annotations a Node's machine is kept, held, deleted or found, a kubelet may not say of its own: printed by"
+        " `nodewarden deploy admission`. All else that kubelets write stays as it is, also where this can't be evaluated. Needs"
+        " Kubernetes 1.30.",
         rule={
             "apiGroups": [""],
             "apiVersions": ["v1"],
@@ -165,7 +178,13 @@ def kept_nodes() -> AdmissionPolicy:
             "oldAnnotations": "request.operation == 'UPDATE' && has(oldObject.metadata.annotations) ?"
             " dyn(oldObject.metadata.annotations) : dyn({})",
         },
-        validations=((f"{_listed(KEPT_BY).strip()}.all(k, {same})", "a kubelet says nothing of whether its machine is kept"),),
+        validations=(
+            (f"{_listed(KEPT_BY).strip()}.all(k, {same})", "a kubelet says nothing of whether its machine is kept or goes"),
+            (
+                f"!({SCALE_DOWN_DISABLED_OURS!r} in {old}) || {_listed([SCALE_DOWN_DISABLED])}.all(k, {same})",
+                "a kubelet says nothing of whether its machine is scaled down while it is kept",
+            ),
+        ),
         fails="Ignore",  # a kubelet that can't report loses its node: far worse than an annotation of its own
     )
 

@@ -592,6 +592,18 @@ async def test_s42_a_person_ends_a_preservation_earlier_by_that_word_alone(world
     assert (await world.hold(wish=Wish(until=later))).expiry == later
 
 
+async def test_s44_a_word_for_a_time_holds_where_there_is_no_end_yet_to_count_from(world: Surroundings) -> None:
+    """S22: and not for less than it says."""
+    verified(world)
+    await world.has(SILENT, machine("Failed"))
+    moved, world.now = released_by(await world.node(), Verb.EXTEND, hold=timedelta(hours=2)), datetime.now(UTC)
+    soon = (datetime.now(UTC) + timedelta(hours=1)).replace(microsecond=0)
+    less = await world.hold(wish=Wish(until=soon), incident="i-1", moved=moved)
+    assert (less.preserved, less.refused.partition(":")[0]) == (False, "it does not end earlier")
+    said = soon + timedelta(hours=1)
+    assert (await world.hold(wish=Wish(keep=True, until=said), incident="i-1", moved=moved)).expiry == said
+
+
 @pytest.mark.parametrize("kind", [Kind.PRESERVATION, Kind.FENCING])
 async def test_s21_no_word_ends_a_preservation_that_was_not_said_to_it(kind: Kind, world: Surroundings) -> None:
     """S49: one to a former preservation of that boot, or to a fencing. Nor is it a word for the deletion of the machine."""

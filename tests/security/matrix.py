@@ -139,7 +139,8 @@ CELLS: dict[tuple[Principal, Act], Cell] = {
     (P.KUBELET, A.IMPERSONATE): PLAYED,
     (P.KUBELET, A.SILENCE): Cell(
         own=True,
-        yes="It prevents the fencing of its own node (`nodewarden.io/hold`, or by reporting it well); `status` shows holds.",
+        yes="It prevents the fencing of its own node, by the label that excludes it or by reporting it well; `status` shows"
+        " the first.",
     ),
     (P.KUBELET, A.FLOOD): shown("fuzz/test_objects.py::test_whatever_one_object_holds_the_others_of_its_kind_are_there"),
     (P.TEMPORAL_CLIENT, A.POWER_OFF): shown(

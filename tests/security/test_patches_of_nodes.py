@@ -14,9 +14,18 @@ from typing import Any
 
 import pytest
 
+from policy.checks.rules.medik8s import CONFIRMED_ANNOTATION
+from policy.episode.gate import DELETION_TRIGGER_ANNOTATION, HOLD_ANNOTATION
+from policy.objects.machines import CAPI_MACHINE_ANNOTATION, OPENSHIFT_MACHINE_ANNOTATION
 from policy.objects.marks import TERMINATING_ANNOTATION, TERMINATING_LABEL
 from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL, OUR_TAINT, PRESERVE_ANNOTATION
-from policy.preservation.machine_snapshot import ENDED_ANNOTATION, EXPIRY_ANNOTATION, TAINT
+from policy.preservation.machine_snapshot import (
+    ENDED_ANNOTATION,
+    EXPIRY_ANNOTATION,
+    SCALE_DOWN_DISABLED,
+    SCALE_DOWN_DISABLED_OURS,
+    TAINT,
+)
 from policy.preservation.requests import ISOLATE_ANNOTATION, PRESERVE_FOR_ANNOTATION
 from policy.values.errors import PolicyError
 from simulator.api.server import ApiServer
@@ -199,7 +208,16 @@ async def test_a_patch_by_us_changes_our_fields_only(what: str, clients: Clients
             await restore(clients.person)
 
 
-KEPT = {"metadata": {"annotations": {PRESERVE_ANNOTATION: "now", EXPIRY_ANNOTATION: "2126-11-24T09:30:00Z"}}}
+KEPT = {
+    "metadata": {
+        "annotations": {
+            PRESERVE_ANNOTATION: "now",
+            EXPIRY_ANNOTATION: "2126-11-24T09:30:00Z",
+            SCALE_DOWN_DISABLED: "true",
+            SCALE_DOWN_DISABLED_OURS: "true",
+        }
+    }
+}
 
 
 @pytest.mark.timeout(120)
@@ -218,8 +236,15 @@ async def test_s21_a_kubelet_takes_back_nothing_of_what_keeps_its_machine(subres
         (PRESERVE_FOR_ANNOTATION, "1s"),
         (ISOLATE_ANNOTATION, "false"),
         (ENDED_ANNOTATION, "2026-01-01T00:00:00Z"),
+        (DELETION_TRIGGER_ANNOTATION, "true"),
+        (HOLD_ANNOTATION, "true"),
+        (CONFIRMED_ANNOTATION, ""),
+        (OPENSHIFT_MACHINE_ANNOTATION, "machines/another"),
+        (CAPI_MACHINE_ANNOTATION, "another"),
+        (SCALE_DOWN_DISABLED, "false"),
+        (SCALE_DOWN_DISABLED, None),
     ):
-        with pytest.raises(ApiError, match="a kubelet says nothing of whether its machine is kept"):
+        with pytest.raises(ApiError, match="a kubelet says nothing of whether its machine is"):
             await clients.kubelet.patch(path, {"metadata": {"annotations": {key: value}}})
     await clients.kubelet.patch(
         path, {"metadata": {"annotations": {"volumes.kubernetes.io/controller-managed-attach-detach": "true"}}}
@@ -234,6 +259,8 @@ async def test_s21_a_kubelet_takes_back_nothing_of_what_keeps_its_machine(subres
     assert {key: found[key] for key in KEPT["metadata"]["annotations"]} == KEPT["metadata"]["annotations"]
     gone = dict.fromkeys(KEPT["metadata"]["annotations"])
     await clients.person.patch(NODES.path(NODE), {"metadata": {"annotations": {**gone, PRESERVE_FOR_ANNOTATION: None}}})
+    await clients.kubelet.patch(path, {"metadata": {"annotations": {SCALE_DOWN_DISABLED: "true"}}})  # of one that is not kept
+    await clients.kubelet.patch(path, {"metadata": {"annotations": {SCALE_DOWN_DISABLED: None}}})
 
 
 async def test_the_refusal_of_a_taint_says_how_it_is_named(clients: Clients) -> None:

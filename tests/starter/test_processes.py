@@ -25,6 +25,17 @@ async def test_a_worker_waits_for_its_temporal_and_can_be_told_to_stop_meanwhile
         assert await worker.ended() == 0
 
 
+async def test_a_worker_whose_keys_are_refused_says_so_in_its_log_and_by_its_exit_code(keyboard: Path) -> None:
+    """S44: with the setting and the file, for people who read logs as well as for those who see its output."""
+    keys = keyboard / "keys"
+    keys.write_text("too short\n", encoding="utf-8")
+    async with nodewarden(
+        "worker", "--role", "workflows", TEMPORAL_ADDRESS="127.0.0.1:1", NODEWARDEN_TEMPORAL__PAYLOAD_KEYS_FILE=str(keys)
+    ) as worker:
+        await worker.says(f"this worker ends, and nothing is done by it: temporal.payload_keys_file: {keys}")
+        assert await worker.ended() == 2
+
+
 async def test_metrics_are_served_where_the_settings_say(keyboard: Path, client: Client) -> None:
     (port,) = free_ports("127.0.0.1", 1)
     async with nodewarden(

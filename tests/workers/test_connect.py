@@ -7,14 +7,14 @@ import logging
 import re
 from datetime import timedelta
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import aiohttp
 import pytest
 from temporalio import activity, workflow
 from temporalio.client import Client, WorkflowFailureError
 from temporalio.exceptions import ApplicationError
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Worker
 
 from activities.contracts import metrics
@@ -135,6 +135,25 @@ async def test_a_service_that_refuses_us_is_not_away(server: str) -> None:
     assert await _silence_of(client) == ""
     stranger = Client(client.service_client, namespace="elsewhere")
     assert await _silence_of(stranger) == ""
+
+
+@pytest.mark.parametrize("named", ["api_key_file", "nothing"])
+async def test_a_key_that_temporal_refuses_is_named_with_its_setting_and_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
+    """S44: at once, as waiting mends nothing."""
+
+    async def refused(*_: Any, **__: Any) -> Client:
+        raise RPCError("Request unauthorized.", RPCStatusCode.UNAUTHENTICATED, b"")
+
+    monkeypatch.setattr("workers.connect._connect_once", refused)
+    path = tmp_path / "key" if named == "api_key_file" else None
+    settings = TemporalSettings(address="prod.example:7233", insecure=True, api_key_file=path)
+    with pytest.raises(SettingsError) as ended:
+        await connect(settings)
+    said = f"credentials of temporal.api_key_file ({path})" if path is not None else "credentials (none are set: temporal.api_"
+    assert str(ended.value).startswith(said)
+    assert str(ended.value).endswith("prod.example:7233 refuses them: Request unauthorized.")
 
 
 class Way:

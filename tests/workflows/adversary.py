@@ -489,6 +489,7 @@ class PlayedActs(Played, NodeActs, DeviceActs, MachineActs):
         seen = machine.seen_node()
         adopted = mark is not None and (mark.incident, mark.run_id) != (request.incident, self._attempt.run_id)
         return contract.RemediationPin(
+            failed=request.failed,
             pinned=Pinned(
                 node=NODE,
                 uid=seen.uid,

@@ -208,6 +208,7 @@ class ScriptedRemediation(ScriptedTarget, MachineActs):
         await self.act("pin-target")
         mark, us = node.mark, (request.incident, scripted.this_run())
         return contract.RemediationPin(
+            failed=request.failed,
             pinned=Pinned(
                 node=request.node,
                 uid=node.uid if node.present else "",

@@ -394,6 +394,56 @@ async def test_what_is_said_while_the_machine_is_handed_over_is_refused(
         await run.timeout(Outcome.REPLACED)
 
 
+@pytest.mark.parametrize("second", ["a duration", "a later moment"])
+async def test_s44_no_extension_is_taken_that_a_shortening_on_its_way_would_have_refused_and_lost(
+    env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch, second: str
+) -> None:
+    """S22, S44: Ada has shortened it, which is not written yet, and what Bob adds to her end is still before the one on the
+    objects: his word does not say that it shortens, so that the look would have written neither."""
+    world, gate, real = machine("now"), asyncio.Event(), preservation_run.ScriptedMachine.hold
+    gate.set()
+
+    async def hold(self, request: HoldRequest) -> Hold:
+        await gate.wait()
+        return await real(self, request)
+
+    monkeypatch.setattr(preservation_run.ScriptedMachine, "hold", hold)
+    async with kept(env, world) as run:
+        gate.clear()
+        ends, sooner = world.held.expiry, world.held.expiry - timedelta(hours=60)
+        await run.news()
+        await run.says(Preservation.extend, ExtendRequest(who="ada", reason="done soon", until=sooner, shorten=True))
+        more = {"hold": timedelta(hours=2)} if second == "a duration" else {"until": sooner + timedelta(hours=2)}
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await run.says(Preservation.extend, ExtendRequest(who="bob", reason="not so soon", **more))
+        assert "to end it earlier say so, with the moment" in str(refused.value.cause)
+        gate.set()
+        await run.until(lambda _: world.held.expiry != ends)
+        assert world.held.expiry == sooner
+        await run.until(lambda status: status.preserved_until == sooner)
+        assert "preserved until" in await run.says(Preservation.extend, ExtendRequest(who="bob", reason="not so soon", **more))
+        await run.until(lambda _: world.held.expiry == sooner + timedelta(hours=2))
+
+
+async def test_s44_an_end_that_is_not_known_yet_is_moved_by_no_word_that_might_be_refused_later(
+    env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, gate, real = machine("now"), asyncio.Event(), preservation_run.ScriptedMachine.hold
+
+    async def hold(self, request: HoldRequest) -> Hold:
+        await gate.wait()
+        return await real(self, request)
+
+    monkeypatch.setattr(preservation_run.ScriptedMachine, "hold", hold)
+    async with preserving(env, world) as run:
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await run.says(Preservation.extend, ExtendRequest(who="ada", reason="not yet", hold=timedelta(hours=1)))
+        assert "it is not known yet until when" in str(refused.value.cause)
+        gate.set()
+        await run.is_in(Phase.RUNNING_PRESERVED)
+        await run.says(Preservation.extend, ExtendRequest(who="ada", reason="not yet", hold=timedelta(hours=1)))
+
+
 @pytest.mark.parametrize("second", ["later still", "a moment before that"])
 async def test_an_extension_that_is_not_written_yet_is_not_shortened_by_the_next_one(
     env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch, second: str

@@ -212,11 +212,8 @@ class Preservation(EpisodeWorkflow):
             raise ValueError("until: expected a moment with its time zone, such as 2026-11-24T09:30:00Z")
         if until <= workflow.now():
             raise ValueError(f"extend: expected a moment that is still to come, got {written(until)}")
-        if (ends := self._story.ends) is not None and until < ends and not request.shorten:
-            raise ValueError(
-                f"extend: expected a moment after {written(ends)}, when it ends now, got {written(until)}; "
-                "to end it earlier say so (shorten, --shorten)"
-            )
+        if why := self._story.why_not_extended(request):
+            raise ValueError(f"extend: {why}")
 
 
 @workflow.defn(name=OBSERVATION)

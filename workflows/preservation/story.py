@@ -460,6 +460,21 @@ class PreservationStory:
         """When it ends as people were told last: an extension may not be written yet. None while it is not known."""
         return self._progress.wish.until or self.episode.state.preserved_until
 
+    def why_not_extended(self, request: ExtendRequest) -> str:
+        """Why no look would write that end, "" where one does: one before the end that stands on the objects, or that people were
+        told, needs a word that says just that moment (S22)."""
+        if request.shorten and request.until is not None:
+            return ""
+        if self._progress.hold is None:
+            return "expected a preservation that was looked at, and it is not known yet until when this one is; say it again soon"
+        until, ends = self.extended_to(request), max(filter(None, (self.ends, self.episode.state.preserved_until)), default=None)
+        if ends is None or until >= ends:
+            return ""
+        return (
+            f"expected a moment after {written(ends)}, when it ends unless another end is written, got {written(until)}; "
+            "to end it earlier say so, with the moment (shorten, --until MOMENT --shorten)"
+        )
+
     def extended_to(self, request: ExtendRequest) -> datetime:
         """When it ends then, in whole seconds: a duration is added to the end that it has, and so never shortens it."""
         until = request.until or (self.ends or workflow.now()) + (request.hold or timedelta(0))

@@ -251,7 +251,7 @@ class RemediationStory:
         episode.state.machine = f"{pin.machine.namespace}/{pin.machine.name}" if pin.machine is not None else ""
         episode.see(pin.seen)
         episode.state.pinned = pin.pinned
-        episode.state.ladder = LadderProgress(pin=pin, failed=list(self._request.failed), retry=self._request.retry)
+        episode.state.ladder = LadderProgress(pin=pin, failed=list(pin.failed), retry=self._request.retry)
         self._open(episode.state.ladder)
         self._adoption.begin(pin.adopted_incident, pin.adopted_paths)
         episode.introduce(zone=pin.pinned.zone, reason=pin.need.reason, since=pin.need.since)

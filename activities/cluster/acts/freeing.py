@@ -63,7 +63,7 @@ from policy.checks.fence_policies import PolicySource
 from policy.episode.gate import Operation, Seen
 from policy.episode.messages import OffProof, Reading, VolumeReading
 from policy.episode.node_action import Verb
-from policy.episode.proofs import paths_cut, proof_stands, writes_only_behind_cut
+from policy.episode.proofs import paths_cut, proof_stands, ran_since, writes_only_behind_cut
 from policy.fence.kdump import dead_stands, normal_address
 from policy.fence.plan import CutStorage, levels_with
 from policy.objects.marks import Mark
@@ -327,10 +327,12 @@ class ClusterFreeing(ClusterActivities, FreeingActivities):
         """Why a person's word for off is not known to be theirs, and of this boot, "" where it is or need not be (S8, S42). Which
         boot was pinned the caller says, and so that is no answer."""
         acknowledgement = request.proof.acknowledgement
-        if acknowledgement is None or not self._only_verified:
+        if acknowledgement is None:
             return ""
         node = await find_node(self._connection, request.target.pinned.node)
         view = node.view if node is not None else None
+        if (ran := ran_since(view, acknowledgement.at)) or not self._only_verified:
+            return ran
         return self._licences.command_problem(request.target, view, acknowledgement.sealed, Verb.ACK_OFF)
 
     async def _require_cut(self, request: FreeCutRequest) -> int | None:

@@ -197,7 +197,7 @@ class ClusterIsolation(ClusterActivities, IsolationActivities):
             changed = found is None and MARK_LABEL in node.view.labels
             if not changed and (found is None or not is_ours(found, target)):
                 return taint_beside_mark(node, found, ours=tainted)
-            found = found or claim(None, target, now, still_there(node, added))
+            found = found or claim(None, target, now, still_there(node, added), boot_id=node.view.boot_id)
             ours = replace(found, out_of_service=found.out_of_service or tainted)
             ours = replace(ours, cordoned=False) if request.keep_cordon else ours
             if unread is not None and ours.cordoned and node.view.unschedulable:

@@ -38,6 +38,7 @@ from activities.errors import ErrorType, failure
 from activities.licences import Licences
 from policy.episode.gate import MODE, By, Operation, Seen, objection
 from policy.episode.node_action import Verb
+from policy.episode.proofs import CLOCK_TOLERANCE
 from policy.objects.nodes import PRESERVE_ANNOTATION, Taint
 from policy.preservation.keep_or_release import (
     NOT_OVERRIDDEN,
@@ -137,6 +138,9 @@ class ClusterPreservation(ClusterActivities, PreservationActivities):
         exact = said is not None and said.until is not None and timedelta(0) <= until - said.until < RESOLUTION
         if said is not None and exact and (said.shorten or held.expiry is None):
             return ""
+        if request.moved is not None and request.moved.spec.hold is not None and held.expiry is None:
+            lasts = until - self._licences.said_at(request.moved)  # there is no end to count from
+            return "" if lasts >= request.moved.spec.hold - CLOCK_TOLERANCE else f"it was to last {format_duration(lasts)} then"
         return f"no person has said that it ends at {written(until)}"
 
     # Keeping ----------------------------------------------------------------------------------------------------------

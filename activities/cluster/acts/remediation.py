@@ -58,7 +58,7 @@ from policy.episode.messages import Need, NeedKind, Pinned, RemediationInput
 from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION, MachineView, of_control_plane, taken_name
 from policy.objects.nodes import Condition, NodeView
 from policy.remediation.ladder import OWNER_REMEDIATED, EscalationStep, body_of, possible, read_strategies
-from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION, REMEDIATION_FOR_ANNOTATION, read_memory
+from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION, REMEDIATION_FOR_ANNOTATION, last_of, read_memory
 from policy.remediation.strategies import REPLACING_OWNERS
 from policy.values.errors import PolicyError, no_such_target
 from policy.values.machine_apis import CLUSTER_API, machine_api
@@ -109,6 +109,7 @@ class ClusterRemediation(DelegatingActivities, RemediationActivities):
             pinned=pinned_of(node) if node is not None else Pinned(node=request.node, uid=""),
             need=need,
             ladder=ladder,
+            failed=_failed_before(request, node, view),
             refused=refused,
             check_uid=check.uid if check is not None else "",
             machine=machine.ref if machine is not None else None,
@@ -460,6 +461,16 @@ def _forgotten(request: RemediationInput, node: LiveNode | None, machine: Machin
     if request.memory is None or now == request.memory:
         return ""
     return f"its annotation {LAST_REMEDIATION_ANNOTATION} has changed since the scan that decided: the next one decides anew"
+
+
+def _failed_before(request: RemediationInput, node: LiveNode | None, machine: MachineView | None) -> tuple[str, ...]:
+    """The steps that have failed, by what the target remembers: any client may name others, and so begin with a harsher one."""
+    target = JudgedTarget(request.node, node=node.view if node is not None else None, machine=machine)
+    try:
+        last = last_of(target)
+    except PolicyError:  # a person is asked before anything is done
+        return ()
+    return tuple(each for each in request.failed if last is not None and each in last.failed)
 
 
 def _parsed(document: JsonObject) -> HealthCheck | None:

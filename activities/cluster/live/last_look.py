@@ -405,6 +405,7 @@ class LastLook:
             deletes_it=_deletes_it(request, sight),
             takeover=self._takeover,
             unattested=self._command_problem(request),
+            incident=request.target.incident,
             destructive=request.destructive,
         )
         return need_now(request.need, seen, self._clock())

@@ -39,9 +39,9 @@ def owner(mark: Mark | None) -> str:
     return f"{mark.kind} {mark.incident} ({mark.workflow_id})" if mark else "no episode"
 
 
-def claim(mark: Mark | None, target: Target, now: datetime, added: Added = NOTHING_ADDED) -> Mark:
-    """The mark in this episode's name, keeping what an earlier one says was added; without any, what we know of. Raises
-    Vetoed where another may be open."""
+def claim(mark: Mark | None, target: Target, now: datetime, added: Added = NOTHING_ADDED, *, boot_id: str = "") -> Mark:
+    """The mark in this episode's name, keeping what an earlier one says was added; without any, what we know of. boot_id: that
+    the node shows. Raises Vetoed where another may be open."""
     if mark is None:
         return Mark(
             incident=target.incident,
@@ -52,6 +52,7 @@ def claim(mark: Mark | None, target: Target, now: datetime, added: Added = NOTHI
             cordoned=added.cordoned,
             taints=added.taints,
             paths=added.paths,
+            boot_id=boot_id,
         )
     if mark.workflow_id != target.workflow_id:
         raise failure(
@@ -59,10 +60,11 @@ def claim(mark: Mark | None, target: Target, now: datetime, added: Added = NOTHI
             f"Node/{target.pinned.node} carries the mark of {owner(mark)}, which may be open:"
             f" end it, or remove the annotation {MARK_ANNOTATION} and the label {MARK_LABEL} if it is long gone",
         )
-    since = mark.since if mark.incident == target.incident else _stamp(now)
+    named = replace(mark, incident=target.incident, kind=target.kind, run_id=target.run_id)
+    if mark.incident == target.incident:
+        return named
     # What an earlier episode had proven, it had proven: ours proves for itself (S6).
-    off_proven = mark.off_proven if mark.incident == target.incident else ""
-    return replace(mark, incident=target.incident, kind=target.kind, run_id=target.run_id, since=since, off_proven=off_proven)
+    return replace(named, since=_stamp(now), off_proven="", boot_id=boot_id)
 
 
 def write_mark(node: LiveNode, mark: Mark, *, cordons: bool = False) -> Operations:
@@ -110,7 +112,7 @@ def mark_edit(node: LiveNode, target: Target, now: datetime, added: Added = NOTH
     if found is not None:
         there = still_there(node, found.added)
         found = replace(found, cordoned=there.cordoned, taints=there.taints)
-    mark = claim(found, target, now, still_there(node, added))
+    mark = claim(found, target, now, still_there(node, added), boot_id=node.view.boot_id)
     operations = write_mark(node, mark)
     if found is None:
         return Edit(detail="marked", operations=operations, mark=mark)

@@ -160,8 +160,6 @@ AT_ONCE = 8
 """Nodes looked at, or warned of, side by side: a whole zone may go down at once."""
 
 REASON = "DataAtRisk"
-CLOCKS_DIFFER = timedelta(minutes=1)
-"""Less than this before its repetition is due, a warning of another worker is repeated."""
 
 
 class DataAtRiskReporter(BackgroundWriter):
@@ -178,7 +176,8 @@ class DataAtRiskReporter(BackgroundWriter):
         on_change: Callable[[], None],
         notify: Notify = discard_notice,
     ) -> None:
-        """licences: by these, workers know one another's Events. Kubelets write Events too, and silence none of ours."""
+        """licences: by these, workers know one another's Events, of each period of repetition one. That it is there is all that
+        is believed: kubelets write Events too, and who may patch one could write into it that it was just repeated."""
         super().__init__(f"data at risk of {cluster}", on_change=on_change)
         self._cluster = cluster
         self._notify = notify
@@ -224,7 +223,7 @@ class DataAtRiskReporter(BackgroundWriter):
         that. While Temporal is away each worker of the cluster comes here."""
         now = self._clock()
         try:
-            published = await self._recorder.publish(self._happening(warned), quiet=self._at_risk.repeat - CLOCKS_DIFFER)
+            published = await self._recorder.publish_unless_kept(self._happening(warned))
         except ApplicationError as error:
             log.warning("the Event %s on Node/%s was not written: %s", REASON, warned.node, error.message)
             self._at_risk.not_notified(warned.node, now)
@@ -245,7 +244,7 @@ class DataAtRiskReporter(BackgroundWriter):
             reason=REASON,
             message=_message(warned),
             warning=True,
-            identity=self._licences.identity_of(self._cluster, REASON, warned.uid, written(warned.since)),
+            identity=self._licences.identity_of(self._cluster, REASON, warned.uid, written(warned.since), warned.period),
         )
 
 

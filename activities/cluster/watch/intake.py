@@ -32,13 +32,15 @@ from policy.dialects import parse, refuse_update
 from policy.dialects.node_fencing import CLUSTER_CONFIG, POLICY_PREFIX, holds_back_only, read_policies
 from policy.objects.machines import MachineView, machine_key
 from policy.objects.nodes import EtcdGuard, Surroundings
+from policy.preservation.machine_snapshot import REASON as MISTAKEN
 from policy.preservation.preservation_index import PreservationIndex
 from policy.preservation.requests import read_policy
+from policy.preservation.survey import DeploymentPool
 from policy.remediation.ladder import NoRemedy, TemplateSeen, no_remedy
 from policy.scan.ledger import Ledger
 from policy.values.errors import PolicyError, shown
 from policy.values.fields import mapping, mappings
-from policy.values.object_refs import ObjectRef
+from policy.values.object_refs import Mistake, ObjectRef
 
 if TYPE_CHECKING:
     from activities.cluster.api.connection import JsonObject
@@ -251,7 +253,7 @@ class PreservationIntake:
             case Destination.POOLS:
                 self._put_pool(name, found)
             case Destination.SETS:
-                self._put_set(f"{version.kind}/{key}", found)
+                self._put_set(version, key, found)
             case _ if found is None:
                 self._preservation_index.remove_machine(key)
             case _:
@@ -263,14 +265,22 @@ class PreservationIntake:
             log.warning("%s is left out of preservation: %s", ref.key, machine.preservation_problem)
         self._preservation_index.put_machine(ref, machine, self._clock())
 
-    def _put_set(self, key: str, found: JsonObject | None) -> None:
+    def _put_set(self, version: Resource, path: str, found: JsonObject | None) -> None:
+        key = f"{version.kind}/{path}"
         if found is None:
             self._preservation_index.put_deployment(key, None)
             return
         try:
             deployment, above = deployment_of(found)
         except (msgspec.MsgspecError, ValueError) as error:
-            log.warning("%s can't be read: %s", key, error)
+            namespace, _, name = path.rpartition("/")
+            what = "until then its failed machines are neither kept nor repaired"
+            why = f"it can't be read: {str(error)[:LONGEST_MESSAGE]}; {what}"
+            log.warning("%s: %s", key, why)
+            uid = str(mapping(found.get("metadata")).get("uid") or "")
+            mistake = Mistake(about=version.ref(name, namespace), uid=uid, reason=MISTAKEN, messages=(why,))
+            unread = DeploymentPool(name=name, namespace=namespace, problem=why)
+            self._preservation_index.put_deployment(key, unread, mistake=mistake)
         else:
             self._preservation_index.put_deployment(key, deployment, above)
 

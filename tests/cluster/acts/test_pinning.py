@@ -20,6 +20,7 @@ from policy.checks.fence_policies import PolicySource
 from policy.episode.messages import FencingInput, Need, NeedKind, RemediationInput
 from policy.history.offenders import FoundRepairs
 from policy.remediation.ladder import ESCALATION_ANNOTATION, EscalationStep
+from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION, LastRemediation, written_memory
 from policy.remediation.strategies import Strategy
 from policy.values.object_refs import ObjectRef
 from simulator.api.control.faults import Accident, Fault
@@ -436,6 +437,22 @@ async def test_s42_a_template_in_a_checks_name_is_one_that_the_check_names(ready
     look = await ready.look(need=BY_CHECK, configured=Configured(template=other))
     found = await ready.target.last_look(look)
     assert (found.verdict, said in found.reason) == (LookVerdict.NOT_LICENSED, True)
+
+
+async def test_s42_a_step_has_failed_only_where_the_target_remembers_it(ready: World) -> None:
+    """Any client may start an episode with an input, and would choose with which step it begins."""
+    await ready.add_check()
+    served = ServedCluster(CLUSTER, ready.connection, clock=ready.clock)
+    request = RemediationInput(cluster=CLUSTER, node=NODE, incident=INCIDENT, need=BY_CHECK, failed=("reboot", "fence"))
+
+    async def failed() -> tuple[str, ...]:
+        return (await ActivityEnvironment().run(ClusterRemediation(served, ready.looks).pin, request)).failed
+
+    assert await failed() == ()
+    memory = written_memory(LastRemediation(of=NODE, at=ready.now, failed=("reboot",)))
+    for text, known in ((memory, ("reboot",)), ("{", ())):
+        await ready.change_node({"metadata": {"annotations": {LAST_REMEDIATION_ANNOTATION: text}}})
+        assert await failed() == known
 
 
 async def test_s42_the_steps_in_a_checks_name_are_those_that_the_check_wants_now(ready: World) -> None:

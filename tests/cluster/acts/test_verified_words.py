@@ -131,7 +131,7 @@ async def test_a_permit_past_a_circuit_breaker_licenses_nothing_without_the_seal
 ) -> None:
     """S17, S42: also where a person's wish need not be verified, and before an eviction."""
     await world.hold_cluster_lease()
-    await world.mark_as_ours(cordoned=True)
+    await world.mark_as_ours(cordoned=True, boot_id=BOOT)
     world.permits.overridden = True
     served = ServedCluster(CLUSTER, world.connection, clock=world.clock)
     target = ClusterTarget(served, world.permits, LICENCES, only_verified=only_verified)
@@ -156,6 +156,19 @@ async def test_a_permit_past_a_circuit_breaker_licenses_nothing_without_the_seal
     await world.set_ready("Unknown", boot_id="boot-2")  # a word for off of a boot that is over overrides nothing either
     over = (LookVerdict.NOT_LICENSED, "no NodeAction attests that a person overrides it")
     assert await verdicts(said(verb, **OVERRIDE)) == (over if verb is Verb.ACK_OFF else (LookVerdict.GO, ""))
+
+
+@pytest.mark.parametrize("marked", [False, True])
+async def test_s42_a_persons_wish_is_used_up_with_the_repair_that_it_was_for(world: World, marked: bool) -> None:
+    """It fails again days later, is silent, and a workflow of the same id and incident brings the old word: it has to mark the
+    node anew, and does so in another boot than the word's."""
+    await world.hold_cluster_lease()
+    need = wish((await words_of(world))(Verb.FENCE))
+    await world.set_ready("Unknown", boot_id="boot-2")
+    look = await world.look(need=need)
+    if marked:
+        await ActivityEnvironment().run(world.target.mark, await world.act())
+    assert await verdict(world, look) is LookVerdict.NEED_GONE
 
 
 # A word is of one boot of one Node ---------------------------------------------------------------------------------------
@@ -183,11 +196,26 @@ async def test_s8_a_sealed_word_for_off_frees_nothing_of_another_boot(world: Wor
     assert (await world.pods(), world.writes) == (["db-0"], 0)
 
 
+@pytest.mark.parametrize("verified", [True, False])
+async def test_s8_a_word_for_off_frees_nothing_of_a_node_whose_kubelet_reports(world: World, verified: bool) -> None:
+    """S6: that it is not Ready says that it runs; its pods may do so, too. Also where words are not verified."""
+    await world.hold_cluster_lease()
+    await world.set_ready("False")
+    found = (await words_of(world))(Verb.ACK_OFF)
+    await world.mark_as_ours(cordoned=True)
+    await world.add_pod("db-0")
+    freeing = only_verified(world) if verified else world.freeing
+    with refused(ErrorType.NOT_PROVEN, "has reported Ready=False"):
+        await ActivityEnvironment().run(freeing.delete_workload, await world.free(proof=acknowledged(found)))
+    assert await world.pods() == ["db-0"]
+
+
 @pytest.mark.parametrize("verb", [Verb.FENCE, Verb.REMEDIATE])
 async def test_s42_a_persons_wish_outlives_a_restart_until_the_node_is_ready_again(world: World, verb: Verb) -> None:
     """A step of the repair may have restarted it and have changed nothing. Of one that is back, it is a word of a former boot."""
     await world.hold_cluster_lease()
     need = wish((await words_of(world))(verb))
+    await world.mark_as_ours(boot_id=BOOT)
     for ready, expected in (("Unknown", LookVerdict.GO), ("False", LookVerdict.GO), ("True", LookVerdict.NEED_GONE)):
         await world.set_ready(ready, boot_id="boot-2")
         assert await verdict(world, await world.look(need=need)) is expected

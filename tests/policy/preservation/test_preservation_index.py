@@ -318,6 +318,31 @@ def test_a_kept_machine_that_loses_its_node_is_not_released_by_another_cap() -> 
     assert "terminate" not in fleet.actions(NOW + SETTLED).values()
 
 
+@pytest.mark.parametrize("above", [False, True])
+def test_s24_failed_machines_of_a_set_that_can_t_be_read_are_neither_kept_nor_repaired(above: bool) -> None:
+    """Its cap would count as 0, and what it keeps would be repaired, which a live look then refuses. The others go on."""
+    fleet = Fleet(pool(2))
+    unread = DeploymentPool(name="set", namespace="shoot", problem="it can't be read")
+    if above:
+        fleet.index.put_deployment("MachineSet/shoot/set", DeploymentPool(name="set", namespace="shoot"), "MachineDeployment/d")
+        fleet.index.put_deployment("MachineDeployment/shoot/d", replace(unread, name="d"))
+    else:
+        fleet.index.put_deployment("MachineSet/shoot/set", unread)
+    for number in (1, 2, 3):
+        fleet.node(number)
+    fleet.machine(1, failed=True)
+    fleet.machine(2)
+    fleet.machine(3, failed=True, controller="MachineSet/other")
+    failing = {"n-2": None}
+    fleet.said = {"n-2": "a check calls it unhealthy"}
+    fleet.index.needs(NOW + SETTLED, lambda name: fleet.said.get(name, ""), fleet.said, failing=failing)
+    assert fleet.index.exempt.unsettled == {"n-1", "n-2"}
+    assert fleet.actions(NOW + SETTLED) == {"n-3": "preserve"}
+    fleet.index.put_deployment("MachineSet/shoot/set", DeploymentPool(name="set", namespace="shoot"))
+    fleet.actions(NOW + SETTLED)
+    assert not fleet.index.exempt.unsettled
+
+
 def test_an_unreadable_policy_gives_no_machine_up_and_keeps_none() -> None:
     fleet = Fleet()
     fleet.index.put_pool("workers", None, "PreservationPolicy/workers: spec.selector: expected a selector")
