@@ -286,6 +286,10 @@ class PlayedActs(Played, NodeActs, DeviceActs, MachineActs):
         """The episode knows nothing of what it did since. whole: nor anything else, as one that follows a terminated one."""
         self.referee.is_reset(self.now, since)
         if whole:
+            kept = self.machine_object
+            for made in kept.objects.values():  # the scanner's to find, as those of a terminated episode
+                made.by += ", before its reset"
+            kept.annotated_by = kept.owner_asked_by = kept.claimed_by = ""
             self.begun -= {each.incident for each in self.referee.commands}
             for each in self.referee.commands:
                 each.incident += ", before its reset"

@@ -82,6 +82,8 @@ class PlayedMachine(ScriptedMachine):
     async def request_permit(self, request: contract.AskPermit) -> PermitAnswer:
         answer = await super().request_permit(request)
         self._play.permit = self._play.permit or answer.decision is PermitDecision.GRANTED
+        if answer.decision is PermitDecision.QUEUED:
+            self._play.clockwork.after(self._play._grants_after, self._play._grant)
         return answer
 
 
@@ -275,6 +277,7 @@ class KeptPlay:
 
     _annotated_at: datetime | None = None
     _forgotten_at: datetime | None = None
+    _grants_after = timedelta(seconds=40)
 
     # What befalls activities ----------------------------------------------------------------------------------------
 
@@ -353,6 +356,11 @@ class KeptPlay:
         self._annotated_at = self.clockwork.now
         self._changed()
 
+    def machine_is_let_go(self) -> None:
+        self.kept.annotate("false")
+        self._annotated_at = self.clockwork.now
+        self._changed()
+
     def isolation_is_annotated(self) -> None:
         held = self.kept.held
         assert held.node is not None
@@ -403,8 +411,18 @@ class KeptPlay:
             self._annotated_at = self.clockwork.now  # the cap lets go of what a person has extended, too (S24)
 
     def no_permit_is_granted(self) -> None:
-        refused = PermitAnswer(decision=PermitDecision.REFUSED, reason="a circuit breaker is open")
-        self.kept.devices.answers += [refused] * self.draw.randint(1, 3)
+        """For a while: it is refused, or queued for."""
+        if self.draw.random() < 0.5:
+            refused = PermitAnswer(decision=PermitDecision.REFUSED, reason="a circuit breaker is open")
+            self.kept.devices.answers += [refused] * self.draw.randint(1, 3)
+            return
+        self.kept.devices.answers.append(PermitAnswer(decision=PermitDecision.QUEUED, reason="the cap is reached"))
+        self._grants_after = timedelta(seconds=self.draw.choice((1, 40, 900)))
+
+    def _grant(self) -> None:
+        if (execution := self._open) is not None:
+            self.permit = self.kept.devices.permitted = True
+            execution.signal("permit_granted")
 
     def permit_is_forgotten(self) -> None:
         """A scanner that was started anew knows of none."""
@@ -526,22 +544,50 @@ class KeptPlay:
 MOVES = tuple(
     tuple(names.split())
     for names in (
-        "machine_fails machine_recovers only_node_gets_well machine_is_annotated isolation_is_annotated mode_changes",
+        "machine_fails machine_recovers only_node_gets_well machine_is_annotated machine_is_let_go isolation_is_annotated",
         "person_holds person_resumes person_releases person_extends person_isolates person_aborts",
         "episode_is_terminated episode_is_cancelled episode_is_reset episode_rolls episode_is_forgotten activities_fail",
-        "pods_stay path_fails path_works path_is_opened machine_restarts mark_is_removed machine_is_deleted",
+        "pods_stay path_fails path_works path_is_opened machine_restarts mark_is_removed machine_is_deleted mode_changes",
         "permit_is_forgotten no_permit_is_granted scanner_tells pool_keeps_fewer person_returns_path person_says_it_again",
     )
 )
 """By who makes them: the machine, people, Temporal and servers, what is around the machine, the scanner and what answers."""
 
 
+KNOWN = (
+    "machine_is_let_go@0.05 person_holds@70",
+    "machine_is_let_go@0.4 machine_is_annotated@2 person_resumes@70",
+    "no_permit_is_granted@0 machine_is_let_go@12 person_holds@600 person_resumes@70",
+    "no_permit_is_granted@0 machine_is_let_go@12 person_aborts@600",
+    "machine_is_let_go@0.4 activities_fail@0.4 person_holds@70",
+    "machine_is_let_go@12 permit_is_forgotten@70",
+    "pods_stay@0.05 person_holds@12 person_resumes@70",
+    "pods_stay@0.4 person_releases@70",
+    "pods_stay@0.4 machine_recovers@70 machine_fails@12",
+    "person_isolates@0.4 person_holds@70 person_resumes@70",
+    "person_isolates@0.05 machine_recovers@70",
+    "no_permit_is_granted@0 person_isolates@2 machine_recovers@600",
+    "person_isolates@70 machine_recovers@600",
+    "person_isolates@70 machine_recovers@2 machine_restarts@600",
+    "person_isolates@12 episode_is_terminated@2 machine_recovers@600",
+    "person_isolates@12 episode_is_terminated@2 machine_is_let_go@600",
+    "person_extends@0.05 machine_is_let_go@70",
+    "machine_is_let_go@0 person_extends@70",
+    "person_extends@0 person_extends@3600 scanner_tells@2",
+    "episode_is_cancelled@70 machine_is_annotated@70",
+)
+"""What has broken a preservation before, or nearly: moves with the seconds that follow each. Half of all plays are about one."""
+
+
 def drawn_moves(draw: Random) -> list[Move]:
-    """Of some kinds each time, with waits from nothing to an hour; in half of all plays a day passes somewhere."""
+    """Of some kinds each time, or what is known with a few others round it; in half of all plays a day passes somewhere."""
     kinds, number = draw.choices(MOVES, weights=(4, 4, 3, 2, 2), k=3), draw.randint(5, 20)
     moves = [Move(draw.choice(draw.choice(kinds)), draw.getrandbits(30), draw.choice(WAITS)) for _ in range(number)]
     if draw.random() < 0.5:
-        at = draw.randrange(number)
+        known = [(name, float(wait)) for name, _, wait in (each.partition("@") for each in draw.choice(KNOWN).split())]
+        moves = [*moves[:1], *(Move(name, draw.getrandbits(30), wait) for name, wait in known), *moves[1:4]]
+    if draw.random() < 0.5:
+        at = draw.randrange(len(moves))
         moves[at] = replace(moves[at], wait=draw.choice((7200.0, 73 * 3600.0)))
     return moves
 

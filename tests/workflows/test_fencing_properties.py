@@ -21,6 +21,7 @@ from policy.remediation.ladder import EscalationStep
 from policy.remediation.strategies import Strategy
 from tests.workflows.faults import Fault, PlacedFault
 from tests.workflows.plans import CUTS, FREE, GIVEN_BACK, MINUTE, step
+from tests.workflows.plays import least
 from tests.workflows.scenario_run import EPISODE, Play, Scenario, arranged, story
 from tests.workflows.world import plan
 
@@ -56,6 +57,15 @@ def test_a_seed_is_the_same_run_each_time() -> None:
     """Or nobody could look into what a seed has found."""
     one, other = Play(Scenario.of(FIRST_SEED + 11)), Play(Scenario.of(FIRST_SEED + 11))
     assert (one.run(), one.adversary.acts) == (other.run(), other.adversary.acts)
+
+
+def test_a_play_is_cut_down_to_what_it_takes() -> None:
+    wild = Scenario.of(FIRST_SEED + 1)
+    parts = wild.parts()
+    assert wild.of_parts(parts) == wild
+    assert wild.of_parts([]).parts() == []
+    needed = {parts[0], parts[-1]}
+    assert set(least(parts, lambda kept: needed <= set(kept))) == needed
 
 
 # A history may be left at any rest: the next one does what the same one would have done -------------------------------

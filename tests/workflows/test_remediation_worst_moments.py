@@ -580,3 +580,23 @@ def test_an_abort_that_cannot_switch_it_on_says_so() -> None:
         result = play.result(Outcome.ABORTED)
     assert result.message.count("power on: ") == 1
     assert "the machine may be off" in result.message
+
+
+@pytest.mark.parametrize("back_to", ["create", "pin"])
+def test_s35_what_a_reset_took_back_of_a_ladder_is_undone_and_an_abort_switches_the_machine_on(
+    back_to: str,
+) -> None:
+    """The fence had switched it off, and the history that is left knows of no step, or of the first one alone. Found by plays of
+    ladders with resets."""
+    world = Remediated(ladder=(step(Strategy.EXTERNAL, timedelta(minutes=2)), step(Strategy.FENCE)))
+    with Play(world) as play:
+        play.did("create SelfNodeRemediation" if back_to == "create" else "pin-target")
+        kept = play.execution.tasks + 1
+        play.did("off")
+        play.clockwork.turn()
+        play.clockwork.reset(play.execution, kept, reapplies=False)
+        play.abort(power_on=True)
+        result = play.result(Outcome.ABORTED)
+    assert set(world.node.power.values()) == {PowerState.ON}
+    assert "the machine is switched on again" in result.message
+    assert world.objects == {}

@@ -148,15 +148,20 @@ class FencingStory:
     async def bring_back(self) -> str:
         """What this story has left off is switched on again, and its return is waited for. Answers why it does not come back, ""
         where it does."""
-        case = self.case
-        await case.preflight.keep_sealed()
         try:
+            if self._case is None:  # a reset took back that it had begun
+                if (refused := await self._begin()) is not None:
+                    return refused.message
+                self.episode.enter(phase=Phase.RUNNING, doing="switches the machine on again")
+            case = self.case
+            await case.preflight.keep_sealed()
             case.progress.deadline = None  # the time of the step is over, that of the machine is not
             if problem := await self.power_management.switch_on_again():
                 return problem
             await self.power_management.wait_for_return()
         except Interrupt as interrupt:
-            case.progress.switched_on = False
+            if self._case is not None:
+                self._case.progress.switched_on = False
             return interrupt.reason
         case.progress.switched_on = False
         return ""

@@ -79,10 +79,11 @@ class RemediationStory:
 
     async def run(self) -> EpisodeResult:
         """From the first look to the end of the episode. Raises NewHistory where it goes on there."""
-        if (refused := await self._begin()) is not None:
+        refused = await self._begin()
+        if refused is not None and not (self.episode.was_reset and self.episode.state.ladder is not None):
             return await close(self.episode, refused, None)
         if self._progress.end is None:
-            self._progress.end = await self._until_the_end()
+            self._progress.end = refused or await self._until_the_end()
         return await self._close(self._progress.end)
 
     async def _until_the_end(self) -> End:
@@ -395,8 +396,9 @@ class RemediationStory:
 
     async def _close(self, end: End) -> EpisodeResult:
         """Whatever may still stand is taken back; the mark, the lease and the permit are given back."""
-        if end.outcome is not Outcome.REFUSED:
+        if end.outcome is not Outcome.REFUSED or self.episode.was_reset:
             self.target.show(None)
+            self._recall_steps()
             self.episode.enter(step=FenceStep.RECOVERY, doing="takes back what is not needed any more")
             if end.outcome is Outcome.ABORTED:
                 end = self._end_with(end, await self._switched_on_after_an_abort())
@@ -416,6 +418,18 @@ class RemediationStory:
             if self.target.has_node:
                 await self.target.node_writer.remove_marks(UNMARK_PAUSE)
         return await close(self.episode, end, self.target.node_writer, leased=self.target.has_node)
+
+    def _recall_steps(self) -> None:
+        """Where a reset took back what was done, each step of the ladder may have been carried out and have left something."""
+        if not self.episode.was_reset or self._request.adopts:
+            return
+        known = {state.index for state in self._progress.steps}
+        for index, step in enumerate(self.target.pin.ladder):
+            if index not in known:
+                self._progress.steps.append(StepProgress(step=step, index=index, began=workflow.now()))
+                self._steps.append(self._made(self._progress.steps[-1]))
+        for state in self._progress.steps:
+            state.may_stand = True
 
     def _end_with(self, end: End, more: str) -> End:
         """What is found out on the way out is kept for a new history, too."""
@@ -438,9 +452,12 @@ class RemediationStory:
             return ""
         if doubt := next(filter(None, (step.doubt() for step in self._steps if isinstance(step, FencingStep))), ""):
             return f"; but {doubt}"
+        return TO_SWITCH_ON if self.left_off is not None and not self._is_back else ""
+
+    @property
+    def _is_back(self) -> bool:
         seen = self.episode.state.last_look
-        back = seen is not None and seen.present and seen.ready
-        return TO_SWITCH_ON if self.left_off is not None and not back else ""
+        return seen is not None and seen.present and seen.ready
 
     async def _is_there(self) -> bool:
         """Whether the machine has not gone for good, for all that is known."""
@@ -470,4 +487,6 @@ class RemediationStory:
             return None
         steps = [each for each in reversed(self._steps) if isinstance(each, FencingStep)]
         last = next((step for step in steps if step.story.touched), None)
+        if last is None and self.episode.was_reset and not self._is_back:
+            return steps[0] if steps else None  # which has switched it off perhaps, and does not know of it
         return last if last is not None and last.story.left_off else None
