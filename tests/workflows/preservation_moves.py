@@ -76,6 +76,12 @@ class PlayedMachine(ScriptedMachine):
             raise failure(ErrorType.NOT_LICENSED, f"its mode is {mode}")
         return await super().give_up(request)
 
+    async def drain(self, request: contract.DrainRequest) -> contract.DrainResult:
+        held = self._kept.held
+        if not held.failed or held.expiry is None or held.expired(self.moment):
+            raise failure(ErrorType.VETOED, "it is not kept as failed")
+        return await super().drain(request)
+
     def is_noted(self, path: str) -> bool | None:
         return super().is_noted(path) if self._kept.devices.mark is not None else None
 
@@ -218,7 +224,7 @@ class KeptPlay:
             self.fault("S20", f"{act} after an abort")
         if act in APART and not self._permitted:
             self.fault("S14", f"{act} without a permit")
-        against = ("nothing keeps it", "it has not failed") if act in APART | {"drain"} else ()
+        against = ("nothing keeps it", "it has not failed") if act in APART else ()
         for what in against:
             if what in self._since and self.clockwork.now - self._since[what] > HEARD and attempt.now - attempt.decided < HEARD:
                 self.fault("S20", f"{act} although {what}, for {self.clockwork.now - self._since[what]} already")
