@@ -283,15 +283,15 @@ def why_not_asked_for(snapshot: LedgerSnapshot, request: FencingRequest) -> str:
     return request.problem or target.unreadable or (alone.reason if alone is not None else "")
 
 
-def gives_the_remedy(snapshot: LedgerSnapshot, victim: str) -> str:
-    """The check that gives the victim its remedy, of all that would act on it now; "" where there is none."""
+def gives_the_remedy(snapshot: LedgerSnapshot, victim: str) -> _Choice | None:
+    """The check that gives the victim its remedy, of all that would act on it now; None where there is none."""
     opinions = snapshot.verdicts_on(victim)
     offended = [
         key
         for key, pairs in opinions.items()
         if snapshot.breakers[key].allowed and any(verdict.standing is Standing.UNHEALTHY for _, verdict in pairs)
     ]
-    return _under_which(snapshot, opinions, offended).key if offended else ""
+    return _under_which(snapshot, opinions, offended) if offended else None
 
 
 def in_turn(snapshot: LedgerSnapshot) -> list[tuple[HealthCheck, JudgedTarget]]:

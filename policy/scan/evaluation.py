@@ -185,11 +185,11 @@ def _held_by(snapshot: LedgerSnapshot, check: HealthCheck, breaker: CircuitBreak
         words = f"its open circuit breaker ({breaker.reason}): {breaker.message}" if own else found.message
         return _Held(words, found.check, found.code, vetoed_by)
     first = gives_the_remedy(snapshot, victim)
-    if first and first != key:
+    if first is not None and first.key != key:
         opinions = snapshot.verdicts_on(victim)
-        deadlines = {pair[1].expired for pair in opinions[first]} & {pair[1].expired for pair in opinions[key]}
+        deadlines = {pair[1].expired for pair in opinions[first.key]} & {pair[1].expired for pair in opinions[key]}
         why = "of two with one deadline the name decides" if deadlines else "its deadline expired first"
-        return _Held(f"{first} gives the remedy: {why}", first)
+        return _Held(f"{first.key} gives the remedy: {why}", first.key)
     if target.marked and target.node is not None:
         return _Held("the open episode of this node")
     return _Held()
@@ -251,8 +251,9 @@ def _orphans(snapshot: LedgerSnapshot, check: HealthCheck) -> list[TargetEvaluat
 class _ControlPlaneGuard:
     """Whether a control-plane member may be taken. Ask for each in the order in which admission would let them in.
 
-    One at a time. OpenShift's own state of etcd counts where there is one (the rule of the NodeHealthCheck operator), else the
-    quorum of the Ready members (S15). Before a Cluster API control plane is initialized there is nothing to guard.
+    One at a time, and never below the quorum of the Ready members (S15). OpenShift's own state of etcd, where there is one, has
+    to allow it, too (the rule of the NodeHealthCheck operator). Before a Cluster API control plane is initialized there is nothing
+    to guard.
     """
 
     def __init__(self, snapshot: LedgerSnapshot) -> None:
@@ -260,15 +261,14 @@ class _ControlPlaneGuard:
         marked = (target.node_name for target in snapshot.marked.values() if target.control_plane)
         self._taken = sorted({*marked, *snapshot.control_plane.remediated})
         for check, target in in_turn(snapshot):
-            if self._is_member(target) and not self.objection(check, target).why:
+            if self._is_member(target) and not self._at_admission(check, target):
                 self._taken.append(target.victim)
 
     def objection(self, check: HealthCheck, target: JudgedTarget) -> _Held:
         """Why it may not be taken; no words where it may."""
         if not self._is_member(target):
             return _Held()
-        others = [taken for taken in self._taken if taken != target.victim]
-        why = f"another control-plane member goes first: {others[0]}" if others else self._of_etcd(check, target)
+        why = self._at_admission(check, target) or self._known.surroundings.etcd.objection(target.node_name)
         code = AdmissionRefusal.CONTROL_PLANE
         return _Held(f"{code}: {why}", rule=code) if why else _Held()
 
@@ -277,22 +277,13 @@ class _ControlPlaneGuard:
             return False
         return target.cluster is None or target.cluster.control_plane_initialized
 
-    def _of_etcd(self, check: HealthCheck, target: JudgedTarget) -> str:
-        etcd, nodes = self._known.surroundings.etcd, self._known.control_plane
-        if etcd.known and check.dialect is not Dialect.CLUSTER_API:
-            return etcd.objection(target.node_name)
-        # Members without a Node, or with a Node that is not in the files, are members all the same.
-        machines = [each for each in self._known.machines.values() if each.control_plane and _of_one_group(each, target)]
-        members = max(nodes.members, len(machines))
-        ready = max(nodes.ready, sum(each.node is not None and each.node.ready for each in machines))
-        target_ready = target.node is not None and target.node.ready
+    def _at_admission(self, check: HealthCheck, target: JudgedTarget) -> str:
+        """The same without etcd's own state, which is read right before an act: then no other member is let in any more."""
+        if others := [taken for taken in self._taken if taken != target.victim]:
+            return f"another control-plane member goes first: {others[0]}"
+        plane, ready = self._known.control_plane, target.node is not None and target.node.ready
+        lost = {*plane.lost, *(() if target.node is not None else (target.victim_name,))}
         replaced = removes(possible(check, body_of(target))[0])
-        return objection_by_count(members, ready, target_ready=target_ready, open_member_episodes=(), removes=replaced)
-
-
-def _of_one_group(one: JudgedTarget, other: JudgedTarget) -> bool:
-    """Whether two Machines are of one cluster."""
-    if one.machine is None or other.machine is None:
-        return False
-    mine, theirs = one.machine, other.machine
-    return (mine.api, mine.namespace, mine.cluster_name) == (theirs.api, theirs.namespace, theirs.cluster_name)
+        return objection_by_count(
+            plane.members, plane.ready, target_ready=ready, open_member_episodes=(), removes=replaced, lost=lost
+        )

@@ -37,7 +37,7 @@ from policy.remediation.strategies import RULES, Action
 from policy.scan.candidates import gives_the_remedy, judged_by_objects
 from policy.scan.evaluation import CheckEvaluation, TargetEvaluation, evaluate
 from policy.scan.ledger_snapshot import LedgerSnapshot
-from policy.scan.permit_rules import STOPS_NO_QUESTION, AdmissionRefusal, ObjectLimits
+from policy.scan.permit_rules import STOPS_NO_QUESTION, AdmissionRefusal, ObjectLimits, objections
 from policy.values.errors import PolicyError
 from policy.values.fields import Threshold
 from policy.values.mode import Mode
@@ -280,9 +280,8 @@ def _more_healthy(check: HealthCheck, counts: Counts, *, beyond: int = 0) -> str
 
 JUDGED = {Health.HEALTHY: "healthy", Health.SOON: "unhealthy soon", Health.UNHEALTHY: "unhealthy", Health.SKIPPED: "skipped"}
 
-_ASKED_ALL_THE_SAME = STOPS_NO_QUESTION - {AdmissionRefusal.CIRCUIT_BREAKER}
-"""What keeps the node from being disrupted, and no episode from asking a person. Under an open circuit breaker a scan offers no
-node."""
+_STOPS_A_QUESTION = frozenset(AdmissionRefusal) - (STOPS_NO_QUESTION - {AdmissionRefusal.CIRCUIT_BREAKER})
+"""What keeps an episode even from asking a person. Under an open circuit breaker a scan offers no node."""
 
 
 def conclude(explanation: Explanation | None, *, halted: str, kept_from: Sequence[str]) -> str:
@@ -291,7 +290,9 @@ def conclude(explanation: Explanation | None, *, halted: str, kept_from: Sequenc
     this node though a check wants it to; the first one is shown."""
     if explanation is None:
         return "what health checks say of it is not known: the cluster can't be read"
-    opinions = explanation.opinions
+    outlook = explanation.outlook
+    offered = outlook.check if outlook is not None and outlook.offered else ""
+    opinions = sorted(explanation.opinions, key=lambda each: each.check.check.ref.key != offered)
     if not opinions:
         unusable = any(each.unusable for each in explanation.bystanders)
         which = "no health check that can be used" if unusable else "no health check"
@@ -301,14 +302,14 @@ def conclude(explanation: Explanation | None, *, halted: str, kept_from: Sequenc
     acting = [each for each in opinions if each.target.action not in {Action.NONE, Action.SKIP_NO_OWNER}]
     acting.sort(key=lambda each: each.target.action in RESTORING)  # what disrupts it is said first
     if (free := next((each for each in acting if not each.target.held_by), None)) is not None:
-        return f"unhealthy, and {kept_from[0]}" if kept_from else _due(free, explanation.outlook)
-    held_back = [each for each in opinions if each.target.held_by]
-    for each in held_back if not kept_from else ():
-        if each.target.held_by_rule in _ASKED_ALL_THE_SAME and (needed := _person_needed(each, explanation.outlook)):
-            return needed
+        return f"unhealthy, and {kept_from[0]}" if kept_from else _due(free, outlook)
+    if not kept_from and (needed := _person_needed(outlook)):
+        return needed
+    under_way = offered and opinions[0].target.action is Action.NONE and not opinions[0].target.held_by
+    held_back = () if under_way else (each for each in (*acting, *opinions) if each.target.held_by)
     if (held := next(iter(held_back), None)) is not None:
         under = f" under {held.check.check.ref.key}" if held.is_held_by_own_breaker else ""
-        return f"unhealthy, and held back{under}: {held.target.held_by}"
+        return f"{JUDGED[held.target.verdict.health]}, and held back{under}: {held.target.held_by}"
     for health in (Health.UNHEALTHY, Health.SOON, Health.SKIPPED):
         if (found := next((each.target for each in opinions if each.target.verdict.health is health), None)) is not None:
             return f"{JUDGED[health]}: {found.message or found.verdict.reason}"
@@ -318,9 +319,9 @@ def conclude(explanation: Explanation | None, *, halted: str, kept_from: Sequenc
 def _due(opinion: CheckOpinion, outlook: Outlook | None) -> str:
     """The next step, and what puts it off. A step that has failed before is not tried again."""
     action, key = opinion.target.action.value, opinion.check.check.ref.key
-    if outlook is None or outlook.check != key or outlook.plain:
+    if outlook is None or outlook.check != key or outlook.plain or opinion.target.action in RESTORING:
         return f"{action} is due under {key}"
-    if needed := _person_needed(opinion, outlook):
+    if needed := _person_needed(outlook):
         return needed
     step = next((planned.step.name for planned in outlook.steps if planned.next), "")
     if not step:
@@ -330,12 +331,11 @@ def _due(opinion: CheckOpinion, outlook: Outlook | None) -> str:
     return f"{action} is due under {key}" if outlook.turn.retry == 0 else f"{step} is due under {key}: {outlook.turn.why}"
 
 
-def _person_needed(opinion: CheckOpinion, outlook: Outlook | None) -> str:
-    """That its retries are used up under the check, "" where they are not."""
-    key = opinion.check.check.ref.key
-    if outlook is None or outlook.check != key or outlook.plain or not outlook.turn.exhausted:
+def _person_needed(outlook: Outlook | None) -> str:
+    """That an episode asks a person, since its retries are used up; "" where none does."""
+    if outlook is None or not outlook.offered or not outlook.turn.exhausted:
         return ""
-    return f"a person is needed under {key}: {outlook.turn.exhausted}"
+    return f"a person is needed under {outlook.check}: {outlook.turn.exhausted}"
 
 
 # How a node or machine would be remediated, for people who ask: its steps, the remembered attempts, when the next try is due.
@@ -395,7 +395,8 @@ class Outlook:
 
     problem: why there are no steps. plain: it is fenced without a ladder; such a fencing is neither remembered nor put off.
     machine: namespace and name, owner: kind and name of its controller. last: the remembered remediation; rules, turn: the
-    retry rules, and when the next remediation is due. owners_own: None where the owner has no rules of its own.
+    retry rules, and when the next remediation is due. offered: a scan has an episode opened under that check,
+    if only to ask a person where the turn is exhausted. owners_own: None where the owner has no rules of its own.
     """
 
     victim: str
@@ -408,6 +409,7 @@ class Outlook:
     last: LastRemediation | None = None
     rules: RetryRules | None = None
     turn: NextRemediation = NO_TURN
+    offered: bool = False
     in_flight: tuple[ConcurrencyLimit, ...] = ()
     owners_own: OwnersTurn | None = None
 
@@ -427,15 +429,20 @@ def outlook(snapshot: LedgerSnapshot, name: str, owners: Mapping[str, OwnersRule
     if not opinions:
         return None
     offended = [key for key, pairs in opinions.items() if any(verdict.calls_for_action for _, verdict in pairs)] or [*opinions]
-    key = gives_the_remedy(snapshot, targets[0].victim) or min(offended)
+    choice = gives_the_remedy(snapshot, targets[0].victim)
+    key = choice.key if choice is not None else min(offended)
     target = min((each for each, _ in opinions[key]), key=lambda each: each.key)
     checks = [snapshot.checks[each] for each in offended]
     turn = turn_of(target, checks, snapshot.now, retries=snapshot.retries)
     found = _drawn(snapshot.checks[key], target.victim_name, body_of(target), None, turn.failed, live=False)
     if found.plain:
         turn = NO_TURN
+    offered = choice is not None and not choice.refused
+    if offered:
+        applicant, limits = judged_by_objects(snapshot, targets[0].victim, key), ObjectLimits.of(snapshot)
+        offered = next(objections(applicant, limits, _STOPS_A_QUESTION), None) is None
     return _remembering(
-        found,
+        replace(found, offered=offered),
         snapshot,
         target,
         rules=None if found.plain else rules_for(target, checks, snapshot.retries),

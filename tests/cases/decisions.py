@@ -9,16 +9,19 @@ from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from activities.cluster.api.paths import FENCE_AGENTS_REMEDIATIONS
+from activities.cluster.objects.fencing_requests import FencingRequests
 from activities.cluster.objects.object_reader import FileObjects
 from activities.cluster.watch.offline import ClusterSnapshot
-from policy.checks.fence_policies import DEFAULT_SOURCE
+from policy.checks.circuit_breakers import OpenReason
+from policy.checks.fence_policies import DEFAULT_SOURCE, PowerMoment
 from policy.checks.health_check import Overlap
 from policy.checks.verdicts import MACHINE, Health
 from policy.episode.messages import SeenNode
 from policy.episode.modes import ClusterModes, ModeRule
 from policy.episode.permits import Permit, PermitDecision, PermitRequest, PermitState
 from policy.fence.config import FenceStep, method_summary
-from policy.remediation.ladder import removes
+from policy.remediation.ladder import TemplateSeen, TemplateSight, removes
 from policy.remediation.strategies import RULES, Action
 from policy.scan.admission import Admission, admit, answer_request, orphans
 from policy.scan.evaluation import CheckEvaluation, TargetEvaluation, evaluate
@@ -27,11 +30,12 @@ from policy.scan.ledger import Ledger
 from policy.scan.ledger_snapshot import LedgerSnapshot
 from policy.scan.scan_report import Candidate, ClusterLease, ScanReport, ViewState
 from policy.values.mode import Mode
+from policy.values.object_refs import Dialect
 from starter.output.evaluation import as_model
 from starter.plans.cluster_objects import Manifest
 from starter.plans.fence_plans import planned as fence_planned
 from starter.plans.preserve_plans import planned
-from tests.cases.worlds import NOW, Json, expanded_all
+from tests.cases.worlds import NOW, Json, at_moment, expanded_all, moment, seconds
 from tests.documents import encoded, load
 from tests.policy.builders import a_permit, a_report, seen
 
@@ -40,6 +44,16 @@ KEEPS = ("preserve", "sapcloud.io", "PreservationPolicy", "Shoot")
 """Words of a world in which a machine may be kept."""
 NUMBERS = {"needs": "needs", "allows": "allows", "counted": "unhealthy:"}
 FENCES = {"FencingTemplate", "FenceConfig"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldOff:
+    """A node that the scanner leaves alone after an episode."""
+
+    node: str
+    reason: str
+    until: datetime | None = None
+    looked_well: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,14 +69,20 @@ class PlayedWorld:
     cap: int
     paused: str
 
+    held_off: tuple[HeldOff, ...] = ()
+    power: tuple[PowerMoment, ...] = ()
+
     def admitted(self, *candidates: Candidate) -> Admission:
         """What a scan decides about these; about all without any."""
         report = replace(self.report, candidates=candidates) if candidates else self.report
-        return admit(report, self.permits, cap=self.cap, now=NOW, paused=self.paused)
+        held_off, power = self.held_off, self.power
+        return admit(report, self.permits, cap=self.cap, now=NOW, paused=self.paused, held_off=held_off, power=power)
 
 
 PARTS = frozenset({"case", "why", "given", "scan", "peer", "differs", "then"})
-OF_SCANNERS = frozenset({"overlap", "modes", "stale", "lease", "permits", "cap", "paused"})
+OF_SCANNERS = frozenset(
+    {"overlap", "modes", "stale", "lease", "permits", "cap", "paused", "missing", "held off", "switched on", "obeys", "held back"}
+)
 
 
 def played(case: Json) -> PlayedWorld:
@@ -72,6 +92,19 @@ def played(case: Json) -> PlayedWorld:
         if unknown := sorted(found.keys() - known):
             raise ValueError(f"{case.get('case', 'a case')}: {', '.join(unknown)}: expected one of {', '.join(sorted(known))}")
     cluster = load([(each, "case") for each in objects], NOW, overlap=Overlap(scan.get("overlap", Overlap.STRICTEST)))
+    requests = FencingRequests(cluster.ledger, takeover=False, namespaces=scan.get("obeys", ()))
+    for each in objects:
+        if each["kind"] == FENCE_AGENTS_REMEDIATIONS.kind:
+            metadata = each["metadata"]
+            requests.put(FENCE_AGENTS_REMEDIATIONS.ref(metadata["name"], metadata["namespace"]), each)
+    for dialect, reasons in scan.get("held back", {}).items():
+        for reason, why in reasons.items():
+            cluster.ledger.hold_back(Dialect(dialect), OpenReason(reason), why)
+    if missing := scan.get("missing"):
+        for check in cluster.checks:
+            named = [rung.template for rung in check.rungs if f"{rung.template.namespace}/{rung.template.name}" in missing]
+            cluster.templates[check.ref.key] = dict.fromkeys(named, TemplateSeen(sight=TemplateSight.MISSING))
+        cluster.judge_templates()
     if modes := scan.get("modes"):
         cluster.ledger.put_modes(_modes(modes))
     known, stale = cluster.ledger.known(NOW), scan.get("stale", "")
@@ -84,9 +117,10 @@ def played(case: Json) -> PlayedWorld:
         for each in report.seen_nodes
         if each.incident
     ]
-    permits += [
-        a_permit(name, PermitState(state), control_plane=name in planes) for name, state in scan.get("permits", {}).items()
-    ]
+    for name, written in scan.get("permits", {}).items():
+        known_of_it = {"state": written} if isinstance(written, str) else written
+        fields_of_it = {"control_plane": name in planes} | known_of_it | {"state": PermitState(known_of_it.get("state", "open"))}
+        permits.append(a_permit(name, **fields_of_it))
     return PlayedWorld(
         objects=objects,
         cluster=cluster,
@@ -95,7 +129,19 @@ def played(case: Json) -> PlayedWorld:
         permits=tuple(permits),
         cap=scan.get("cap", ROOM_FOR_ALL),
         paused=scan.get("paused", ""),
+        held_off=tuple(HeldOff(node=name, **_moments(each)) for name, each in scan.get("held off", {}).items()),
+        power=tuple(
+            PowerMoment(node=name, on=True, at=datetime.fromisoformat(moment(seconds(age))))
+            for name, age in scan.get("switched on", {}).items()
+        ),
     )
+
+
+def _moments(written: Json) -> Json:
+    return {
+        key: datetime.fromisoformat(at_moment(value)) if key in {"until", "looked_well"} else value
+        for key, value in written.items()
+    }
 
 
 def report_of(ledger: Ledger, now: datetime) -> ScanReport:
@@ -221,6 +267,7 @@ def _scan(world: PlayedWorld) -> Json:
         "asks a person": [each.node for each in answer.exhausted],
         "refuses": {each.node: _refused(world, by_name[each.node], each.reason) for each in answer.refused},
         "in repair": {each.node: f"{each.reason}" for each in answer.in_repair},
+        "takes back": {each.node: each.reason for each in world.report.left_over},
         "cleans up": [each.node for each in orphans(world.report.seen_nodes, {each.incident for each in world.permits})],
     }
     return {key: value for key, value in found.items() if value}
@@ -258,7 +305,16 @@ def _refused(world: PlayedWorld, candidate: Candidate, reason: str) -> str:
         ("an episode", request_of(candidate)),
         ("a person", replace(request_of(candidate), by_person=True, override="circuit-breaker")),
     ):
-        answer = answer_request(report, world.permits, request, cap=world.cap, now=NOW, paused=world.paused)
+        answer = answer_request(
+            report,
+            world.permits,
+            request,
+            cap=world.cap,
+            now=NOW,
+            paused=world.paused,
+            held_off=world.held_off,
+            power=world.power,
+        )
         same = answer.decision is PermitDecision.REFUSED and answer.rule == reason
         said += [] if same else [f"{who} {f'is {answer.decision}'} {answer.rule}".strip()]
     return "; ".join(said)

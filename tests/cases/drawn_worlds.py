@@ -7,15 +7,18 @@ A seed draws the same one in every run. What is found by one becomes a stored ca
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator, Sequence
 from random import Random
 
+from activities.cluster.api.lease_view import NODE_LEASE_NAMESPACE
 from policy.checks.health_check import BACKOFF_ANNOTATION, MAX_RETRY_ANNOTATION, RETRY_PERIOD_ANNOTATION
 from policy.dialects.machine_health_checks import STRATEGY_ANNOTATION
 from policy.episode.gate import FENCING_LABEL, HOLD_ANNOTATION, TAKEN_AWAY_BY
 from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION, PAUSED_ANNOTATION, REMEDIATE_ANNOTATION, SKIP_ANNOTATION
-from policy.objects.nodes import CONTROL_PLANE_LABELS, EXCLUDE_LABEL, ZONE_LABEL
+from policy.objects.nodes import CONTROL_PLANE_LABELS, ETCD_NAMESPACE, EXCLUDE_LABEL, ZONE_LABEL
 from policy.remediation.ladder import ESCALATION_ANNOTATION, MAX_IN_FLIGHT_ANNOTATION
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION
+from policy.remediation.remediation_objects import TEMPLATE_NAME_ANNOTATION, TIMED_OUT_ANNOTATION
 from policy.values.mode import MODE_KEY, Mode
 from tests.cases.worlds import Json, moment
 
@@ -25,6 +28,8 @@ FENCES = "nodewarden.io/v1alpha1 FencingTemplate nodewarden/bmc"
 DELETES = "nodewarden.io/v1alpha1 MachineDeletionTemplate nodewarden/md"
 REBOOTS = "nodewarden.io/v1alpha1 RebootTemplate nodewarden/bmc"
 FOREIGN = "self-node-remediation.medik8s.io/v1alpha1 SelfNodeRemediationTemplate medik8s/snr"
+METAL = "infrastructure.cluster.x-k8s.io/v1beta1 Metal3RemediationTemplate machines/m3"
+ASKING = {"SelfNodeRemediationTemplate", "Metal3RemediationTemplate"}
 NOT_READY, DISKS = ["Ready False 10s", "Ready Unknown 10s"], ["DiskPressure True 20s"]
 ANY = "pool"
 
@@ -63,6 +68,7 @@ OF_MACHINES = {
         _cluster_api("prod-deletes", "80%", DELETES.replace("nodewarden/", "machines/")),
         _cluster_api("prod-climbs", "100%", annotations={ESCALATION_ANNOTATION: "reboot, request-owner"}),
         _cluster_api("prod-few", 1),
+        _cluster_api("prod-asks", "100%", METAL),
     ],
 }
 OF_NODES = [
@@ -73,6 +79,16 @@ OF_NODES = [
     _medik8s("asks", unhealthyConditions=DISKS, remediationTemplate=FOREIGN),
     _medik8s("reboots", remediationTemplate=REBOOTS),
     _medik8s("climbs", {ESCALATION_ANNOTATION: "detach-volumes, delete-machine"}, minHealthy=None, maxUnhealthy="100%"),
+    _medik8s(
+        "escalates",
+        minHealthy=None,
+        maxUnhealthy="100%",
+        remediationTemplate=None,
+        escalatingRemediations=[
+            {"remediationTemplate": FOREIGN, "order": 1, "timeout": "5m"},
+            {"remediationTemplate": FENCES, "order": 2, "timeout": "10m"},
+        ],
+    ),
 ]
 LIMITS = [
     {MODE_KEY: "observe"},
@@ -89,6 +105,12 @@ POLICIES = [
     ["fencing_off=zone=b"],
     ["fencing=off"],
     ["name=limit percentage=no-number"],
+    ["name=quiet quiet_time=10m max_attempts=1 attempts_pause=1h"],
+    ["name=storage storage_percentage=40 storage_conditions=DiskPressure"],
+    ["name=racks percentage=50 scope=pool", "name=two cap=2"],
+    ["policies=skip-if-host-lost-storage"],
+    ["fencing=off", "fencing_off=zone=a", "name=zones percentage=75 scope=zone"],
+    ["policies=absent"],
 ]
 
 
@@ -159,14 +181,65 @@ def _fence_policies(chance: Random) -> list[Json]:
     return [{"ConfigMap": "fence-cluster-config", "data": {"config.properties": own}}, *policies]
 
 
+def _remediations(chance: Random, checks: Iterable[Json], names: Sequence[str]) -> Iterator[Json]:
+    """Remediation objects in flight: of these checks, of another one, of nothing; followed, failed, given up or left over."""
+    templates = {
+        template
+        for check in checks
+        for rung in [check["spec"], check["spec"].get("remediation", {}), *check["spec"].get("escalatingRemediations", ())]
+        for template in [rung.get("remediationTemplate"), rung.get("templateRef")]
+        if template and template.split()[1] in ASKING
+    }
+    for template in sorted(templates):
+        version, kind, where = template.split()
+        namespace, made_by = where.split("/")
+        for name in chance.sample(names, min(len(names), chance.choice([0, 1, 1, 2]))):
+            found: Json = {kind.removesuffix("Template"): name, "api": version, "namespace": namespace}
+            found["age"] = f"{chance.choice([30, 400, 9000])}s"
+            maker = chance.choice([*checks, *checks, *checks, {"NodeHealthCheck": "other"}, {}])
+            if maker:
+                [(its_kind, its_name), *_] = maker.items()
+                found["owners"] = [{"kind": its_kind, "name": its_name, "uid": f"uid-of-{its_name}"}]
+            if api := maker.get("api"):
+                found["owners"].append({"kind": "Machine", "name": name, "uid": f"uid-of-{name}", "api": api})
+            annotations = {TEMPLATE_NAME_ANNOTATION: made_by} if once_in(chance, 2) else {}
+            annotations |= {TIMED_OUT_ANNOTATION: moment(chance.choice([5, 900]))} if once_in(chance, 5) else {}
+            found |= {"annotations": annotations} if annotations else {}
+            found |= {"deleting": "1s"} if once_in(chance, 8) else {}
+            says = chance.choice([{}, {}, {"Processing": "True"}, {"Succeeded": "True 20s"}, {"Succeeded": "False 20s"}])
+            yield found | ({"says": says} if says else {})
+
+
+def _leases(chance: Random, names: Iterable[str]) -> Iterator[Json]:
+    """Node leases of ours and of others, held, lapsed, or without an end."""
+    for name in names:
+        if once_in(chance, 5):
+            holder = chance.choice(["node-maintenance", "node-maintenance", "other-nhc", "nodewarden/a"])
+            spec = {"holderIdentity": holder, "renewTime": chance.choice(["10s ago", "9000s ago"]), "leaseDurationSeconds": 600}
+            spec.pop(chance.choice(["leaseDurationSeconds", "none", "none"]), None)
+            yield {"Lease": f"node-{name}", "namespace": NODE_LEASE_NAMESPACE, "spec": spec}
+
+
+def _etcd(chance: Random, members: Iterable[str]) -> Iterator[Json]:
+    """OpenShift's guard of etcd: the budget that its operator keeps, and a pod on each member."""
+    for number in range(chance.choice([0, 1, 1, 1, 1, 2])):
+        allowed = {"disruptionsAllowed": chance.choice([0, 0, 1])}
+        yield {"PodDisruptionBudget": f"etcd-guard-{number}", "namespace": ETCD_NAMESPACE, "status": allowed}
+    for name in members:
+        if not once_in(chance, 5):
+            says = {"Ready": chance.choice(["True", "True", "False", "Unknown"])}
+            yield {"Pod": f"etcd-guard-{name}", "namespace": ETCD_NAMESPACE, "spec": {"nodeName": name}, "says": says}
+
+
 def drawn(seed: int, *, scanner: bool = False) -> Json:
     """The case without its decisions. scanner: with permits, a pause or a stale view now and then."""
-    chance = Random(seed)
+    chance, more = Random(seed), Random(f"objects of {seed}")
     scan: Json = {"overlap": "independent"} if once_in(chance, 6) else {}
     api = chance.choice([None, "openshift", "capi"])
     members = chance.choice([0, 1, 2, 3, 3, 5])
     given = list[Json]()
-    for number in range(members + chance.randint(1, 4)):
+    numbers = members + chance.randint(1, 4)
+    for number in range(numbers):
         member, name = number < members, f"n{number}"
         if not once_in(chance, 25 if member else 7):
             given.append(_node(chance, name, member=member))
@@ -182,9 +255,17 @@ def drawn(seed: int, *, scanner: bool = False) -> Json:
         given.append(
             check | {"annotations": annotations} if annotations else {k: v for k, v in check.items() if k != "annotations"}
         )
+    checks = [each for each in given if any(key.endswith("HealthCheck") for key in each)]
+    names = [f"n{number}" for number in range(numbers)]
+    on_machines = [each["Machine"] for each in given if "Machine" in each]
     given += _fence_policies(chance) if once_in(chance, 4) else []
+    given += _remediations(more, checks, [*names, *on_machines]) if once_in(more, 2) else []
+    given += _leases(more, names) if once_in(more, 4) else []
+    given += _etcd(more, names[:members]) if api != "capi" and members and once_in(more, 4) else []
     if once_in(chance, 25):
         given.append({"ClusterVersion": "version", "says": {"Progressing": "True"}})
+    if once_in(more, 20):
+        scan["missing"] = ["medik8s/snr"]  # a template that its checks name
     if once_in(chance, 8):
         scan["modes"] = chance.choice(
             [{"all": "observe"}, {"all": "observe", "pool=a": "repair"}, {"n0": "cordon", "pool=b": "drain"}]

@@ -41,6 +41,7 @@ KINDS = {
     "FencingTemplate": "nodewarden.io/v1alpha1",
     "PreservationPolicy": "nodewarden.io/v1alpha1",
     "Shoot": "core.gardener.cloud/v1beta1",
+    "FenceAgentsRemediation": "fence-agents-remediation.medik8s.io/v1alpha1",
 }
 """The version of a kind that does not say its `api`; Machines and their checks always do."""
 NAMESPACED = {"ConfigMap": "default", "FencingTemplate": "nodewarden"}
@@ -141,12 +142,18 @@ def condition(kind: str, said: str) -> Json:
     return {"type": kind, "status": status, "reason": reason, "lastTransitionTime": moment(seconds(age or 3600))}
 
 
+def at_moment(text: str) -> str:
+    """As the API writes a moment, of `90s ago` and `in 90s`; any other text as it is."""
+    if (past := _PAST.fullmatch(text)) is not None:
+        return moment(int(past[1]))
+    future = _FUTURE.fullmatch(text)
+    return text if future is None else moment(-int(future[1]))
+
+
 def _in_full(value: Any, patience: str) -> Any:
     """With moments, listed conditions, selectors and templates written out."""
-    if isinstance(value, str) and (past := _PAST.fullmatch(value)) is not None:
-        return moment(int(past[1]))
-    if isinstance(value, str) and (future := _FUTURE.fullmatch(value)) is not None:
-        return moment(-int(future[1]))
+    if isinstance(value, str):
+        return at_moment(value)
     if isinstance(value, list):
         return [_in_full(each, patience) for each in value]
     if not isinstance(value, dict):

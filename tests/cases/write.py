@@ -1,7 +1,7 @@
 """Writes the decisions of the stored cases anew, so that a changed decision is a diff in review; or draws the random ones.
 
 python -m tests.cases.write                 # every `then`, from what policy decides now
-python -m tests.cases.write --draw 500      # drawn.yaml: 500 random worlds, each with a way to a decision of its own
+python -m tests.cases.write --draw 500      # drawn.yaml: up to 500 random worlds, each with a way to a decision of its own
 """
 
 from __future__ import annotations
@@ -51,12 +51,18 @@ def ways(then: Json) -> set[str]:
     return found
 
 
-def drawn_cases(wanted: int) -> Iterator[Json]:
-    """So many random worlds, each made as small as it can be and still have a way that no earlier one has."""
-    known, numbers = set[str](), count(1)
-    for _ in range(wanted):
+def drawn_cases(stored: list[Json], wanted: int) -> Iterator[Json]:
+    """Those that are stored, and as many random worlds as are wanted beside them, each made as small as it can be and still have
+    a way that no earlier one has."""
+    known, names = set[str](), {each["case"] for each in stored}
+    for each in stored:
+        then = decisions(each)
+        known |= ways(then)
+        yield each | {"then": then}
+    seeds = (seed for seed in count(1) if f"drawn-{seed}" not in names)
+    for _ in range(wanted - len(stored)):
         while True:
-            seed = next(numbers)
+            seed = next(seeds)
             world = drawn(seed, scanner=True)
             if new := sorted(ways(decisions(world)) - known, key=lambda way: (len(way), way)):
                 break
@@ -97,7 +103,7 @@ def _fields(world: Json) -> list[tuple[Any, ...]]:
 def main(args: list[str]) -> None:
     if args[:1] == ["--draw"]:
         path = FOLDER / "drawn.yaml"
-        path.write_text(heading(path) + text(drawn_cases(int(args[1]))), encoding="utf-8")
+        path.write_text(heading(path) + text(drawn_cases(read(path), int(args[1]))), encoding="utf-8")
         return
     for path in case_files():
         path.write_text(rewritten(path), encoding="utf-8")
