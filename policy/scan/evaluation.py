@@ -252,8 +252,8 @@ class _ControlPlaneGuard:
     """Whether a control-plane member may be taken. Ask for each in the order in which admission would let them in.
 
     One at a time, and never below the quorum of the Ready members (S15). OpenShift's own state of etcd, where there is one, has
-    to allow it, too (the rule of the NodeHealthCheck operator). Before a Cluster API control plane is initialized there is nothing
-    to guard.
+    to allow it, too (the rule of the NodeHealthCheck operator). Before a Cluster API control plane is initialized there is
+    nothing to guard.
     """
 
     def __init__(self, snapshot: LedgerSnapshot) -> None:

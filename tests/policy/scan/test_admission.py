@@ -108,14 +108,6 @@ def test_a_machine_that_is_held_under_another_name_is_held(same: dict[str, str])
     assert "under the name old-name" in refused.message
 
 
-@pytest.mark.parametrize("same", [{"node_uid": "uid-of-a"}, {"provider_id": "sim:///a"}])
-def test_a_holder_of_which_no_incident_is_known_holds_its_machine_all_the_same(same: dict[str, str]) -> None:
-    """S13: an episode that was found and does not say its incident is another one than any that is to begin, or asks."""
-    holder = a_permit("old-name", PermitState.PARKED, incident="", **({"node_uid": "x", "provider_id": "y"} | same))
-    refused = only_refusal(a_report(a_candidate("a")), holder)
-    assert refused.reason is AdmissionRefusal.NODE_HELD
-
-
 def test_unknown_identities_are_never_taken_for_equal() -> None:
     holder = a_permit("b", node_uid="", provider_id="")
     assert names(admit(a_report(a_candidate("a", uid="", provider_id="")), [holder], cap=2, now=NOW).admitted) == ["a"]

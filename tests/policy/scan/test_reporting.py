@@ -12,7 +12,6 @@ from policy.checks.fence_policies import FencePolicies, StormRule
 from policy.checks.health_check import HealthCheck
 from policy.checks.inventory import ControlPlane
 from policy.checks.verdicts import Health
-from policy.episode.gate import HOLD_ANNOTATION, unblocks
 from policy.episode.messages import SeenNode
 from policy.episode.modes import ClusterModes, ModeRule
 from policy.objects.machines import PAUSED_ANNOTATION, REMEDIATE_ANNOTATION, SKIP_ANNOTATION
@@ -25,7 +24,7 @@ from policy.remediation.strategies import Action
 from policy.scan.admission import admit
 from policy.scan.evaluation import evaluate
 from policy.scan.ledger import Ledger
-from policy.scan.permit_rules import AdmissionRefusal, against_requests
+from policy.scan.permit_rules import against_requests
 from policy.scan.report_builder import NOT_COVERED, Urgency, stamp_of, urgency
 from policy.scan.scan_report import (
     MAXIMUM_CANDIDATES,
@@ -227,31 +226,6 @@ def test_one_open_circuit_breaker_holds_the_node_back_and_the_closed_one_says_wh
     workers = next(report for report in parts.checks if report.ref.name == "workers")
     assert workers.allowed
     assert "1 unhealthy node waits because NodeHealthCheck/zone-b selects them too" in workers.message
-
-
-def test_a_node_that_a_person_holds_is_held_off_and_one_without_a_step_is_not_carried_out() -> None:
-    """S17: and which row of the gate holds it says what would unblock it."""
-    held = a_node("held", "Unknown", 60, annotations={HOLD_ANNOTATION: "by ada: drill"})
-    parts = sick_ledger(held).report_parts(NOW)
-    (candidate,) = parts.candidates
-    (refused,) = admit(a_report(candidate), [], cap=1, now=NOW).refused
-    assert (refused.reason, candidate.vetoed_by) == (AdmissionRefusal.HELD_OFF, "hold")
-    assert "by ada: drill" in refused.message
-    assert HOLD_ANNOTATION in unblocks(candidate.vetoed_by)
-    (refused,) = admit(a_report(replace(candidate, vetoed_by="")), [], cap=1, now=NOW).refused
-    assert refused.reason is AdmissionRefusal.NOT_CARRIED_OUT
-
-
-def test_a_machine_of_the_control_plane_makes_its_node_a_member_whatever_the_node_says() -> None:
-    """S15: not every distribution labels the Nodes of its control plane."""
-    slow = cluster_api(
-        "prod", limit="100%", unhealthyNodeConditions=[{"type": "Ready", "status": "Unknown", "timeoutSeconds": 3000}]
-    )
-    ledger = ledger_of(a_check(), slow, a_node("n1", "Unknown", 60), *fleet(4), PROD, a_machine(control_plane=True))
-    (candidate,) = ledger.report_parts(NOW).candidates
-    assert (candidate.check.kind, candidate.control_plane) == ("NodeHealthCheck", True)
-    ledger.put_machine(a_machine(control_plane=False), NOW)
-    assert not ledger.report_parts(NOW).candidates[0].control_plane
 
 
 @pytest.mark.parametrize("annotation", [SKIP_ANNOTATION, PAUSED_ANNOTATION])
