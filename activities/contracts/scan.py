@@ -21,13 +21,15 @@ from policy.scan.scan_report import ScanReport, SeenVersion
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenEpisode:
-    """An open episode as a policy's status shows it. needs_person: it waits for a person and does not go on by itself."""
+    """An open episode as a policy's status shows it. needs_person: it waits for a person and does not go on by itself. queued: it
+    waits for a permit."""
 
     node: str
     since: str
     incident: str
     kind: str = Kind.FENCING.value
     needs_person: bool = False
+    queued: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

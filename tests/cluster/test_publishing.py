@@ -194,6 +194,18 @@ def test_events_are_told_when_something_flips_and_only_then() -> None:
     assert status["inFlightRemediations"] == {}
 
 
+def test_an_episode_that_waits_for_its_first_permit_has_begun_nothing_and_one_that_waits_again_has_not_ended() -> None:
+    queued = replace(EPISODE, queued=True)
+    status = change(OPEN, {}, (queued,))
+    assert (told(status), status["phase"], status["inFlightRemediations"]) == ([], "Enabled", {})
+    assert status["reason"] == "waiting for a permit: node-1"
+    status = change(OPEN, status, (EPISODE,))
+    assert (told(status), status["phase"], status["reason"]) == (["RemediationCreated"], "Remediating", "remediating node-1")
+    status = change(OPEN, status, (queued,))
+    assert (told(status), [*status["inFlightRemediations"]]) == ([], ["node-1"])
+    assert (status["phase"], status["reason"]) == ("Remediating", "waiting for a permit: node-1")
+
+
 def test_a_mistake_in_a_check_does_not_end_its_storm() -> None:
     """S17: the conditions are the storm's memory; the check that is mended is read from them."""
     stormy = replace(CLOSED, storm_active=AT - timedelta(minutes=3), storm_cooling=AT - timedelta(minutes=1))

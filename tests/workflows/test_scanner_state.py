@@ -520,6 +520,7 @@ async def test_an_episode_that_is_found_again_counts_while_it_waits_for_its_perm
             lambda status: (len(world.requests) > scans + 1 and len(status.refused) == 2) or status.opened > 0
         )
         assert {each.node: each.reason for each in status.refused} == dict.fromkeys(("node-2", "node-3"), "CapReached")
+        assert [each.queued for each in world.requests[-1].in_flight or ()] == [True], "people read that it waits"
 
 
 @pytest.mark.parametrize("later", [False, True], ids=["to its beginning", "to a later moment"])

@@ -247,6 +247,7 @@ class ScannerStory:
         if not self._state.known:
             return None
         asking = {each.incident for each in self._state.need_person.values()}
+        queued = {each.incident for each in self._state.queue}
         return tuple(
             OpenEpisode(
                 node=each.node,
@@ -254,6 +255,7 @@ class ScannerStory:
                 incident=each.incident,
                 kind=each.kind.value,
                 needs_person=each.incident in asking,
+                queued=each.incident in queued,
             )
             for each in self._state.permits.values()
         )

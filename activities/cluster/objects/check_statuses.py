@@ -18,12 +18,12 @@ from activities.cluster.api.lease_view import read_lease
 from activities.contracts.scan import OpenEpisode
 from policy.checks.circuit_breakers import LeaderLease, OpenReason, StatusWrite, conflict
 from policy.checks.health_check import ACTIVE, COOLING_DOWN
-from policy.episode.advice import waiting
+from policy.episode.advice import MOST_NAMED, waiting
 from policy.objects.remediations import RemediationObject
 from policy.remediation.ladder import Unusable
 from policy.scan.ledger import Ledger
 from policy.scan.scan_report import CheckReport
-from policy.values.display_text import visible
+from policy.values.display_text import some_of, visible
 from policy.values.fields import mapping, mappings
 from policy.values.object_refs import Dialect, ObjectRef
 from policy.values.times import moment_of
@@ -255,11 +255,11 @@ MAXIMUM_UNHEALTHY_NODES = 100
 
 def medik8s_status(situation: Situation, now: datetime) -> StatusChange | None:
     """What is to be written over the status as it stands; None where it says all of it already."""
-    report, current, in_flight = situation.report, situation.current, situation.in_flight
-    remediating = {each.node: each for each in in_flight}
-    started_at = {
-        node: _stamp(each.since, (current.get("inFlightRemediations") or {}).get(node), now) for node, each in remediating.items()
-    }
+    report, current = situation.report, situation.current
+    before = current.get("inFlightRemediations") or {}
+    # One that waits for its first permit has begun nothing; one that waits again is listed from before.
+    remediating = {each.node: each for each in situation.in_flight if not each.queued or each.node in before}
+    started_at = {node: _stamp(each.since, before.get(node), now) for node, each in remediating.items()}
     wanted: JsonObject = {
         "observedNodes": report.total,
         "healthyNodes": report.healthy,
@@ -272,8 +272,7 @@ def medik8s_status(situation: Situation, now: datetime) -> StatusChange | None:
     patch = differing(wanted, current)
     if not patch:
         return None
-    before = set(current.get("inFlightRemediations") or ())
-    started, ended = sorted(remediating.keys() - before), sorted(before - remediating.keys())
+    started, ended = sorted(remediating.keys() - before.keys()), sorted(before.keys() - remediating.keys())
     if "inFlightRemediations" in patch:
         # In a merge patch a key that is left out stays.
         patch["inFlightRemediations"] |= dict.fromkeys(ended)
@@ -296,11 +295,11 @@ def _reason(situation: Situation, remediating: Mapping[str, OpenEpisode]) -> str
         stops = report.paused if report.reason == HALTED else f"paused: {report.paused}"
     if stops:
         return "; ".join(filter(None, (stops, situation.waiting)))
-    doing = (
-        f"remediating {', '.join(sorted(remediating)[:5])}{' and others' if len(remediating) > 5 else ''}" if remediating else ""
-    )
+    queued = sorted(each.node for each in situation.in_flight if each.queued)
+    lists = {"remediating": sorted(remediating.keys() - set(queued)), "waiting for a permit:": queued}
+    doing = [f"{what} {some_of(nodes, MOST_NAMED)}" for what, nodes in lists.items() if nodes]
     stopped = "" if report.allowed else f"no new remediation: {report.message}"
-    return "; ".join(filter(None, (situation.waiting, doing, stopped))) or "enabled, no ongoing remediation"
+    return "; ".join(filter(None, (situation.waiting, *doing, stopped))) or "enabled, no ongoing remediation"
 
 
 def _unhealthy_nodes(
