@@ -15,6 +15,7 @@ from enum import StrEnum
 
 from policy.fence.plan import CredentialKind, CredentialRef, CutStorage, FencingPlan, Freeing, PowerDevice
 from policy.objects.nodes import NodeView
+from policy.values.times import format_duration
 
 CLUSTER = "cluster"
 """The driver of methods that act on objects of the cluster."""
@@ -331,21 +332,82 @@ def with_node_name(value: str, name: str) -> str:
 
 # A configuration for people and programs, as `fence plan` prints it: of a credential its place, never its value (S12).
 
-_SUMMARIES = dict.fromkeys((MethodAction.REBOOT, MethodAction.RESTART), "power off, prove off, power on")
-_SUMMARIES |= {MethodAction.CORDON: "cordon", MethodAction.UNCORDON: "uncordon"}
+_WORDS = {MethodAction.CORDON: "cordon", MethodAction.UNCORDON: "uncordon"}
 """Other actions are shown by their own names."""
 
-
-FREED_BY = {
-    Freeing.AUTOMATIC: "by the out-of-service taint where the cluster acts on it, else by deletion",
-    Freeing.OUT_OF_SERVICE_TAINT: "by the out-of-service taint",
-    Freeing.DELETION: "by deletion",
+_TAINTED = "delete the pods and set the out-of-service taint, for which Kubernetes detaches volumes"
+_FREED = {
+    Freeing.AUTOMATIC: f"{_TAINTED}; in a cluster that does not act on it, delete the volume attachments instead",
+    Freeing.OUT_OF_SERVICE_TAINT: _TAINTED,
+    Freeing.DELETION: "delete the pods, and the volume attachments that none of them needs any more",
 }
 
 
-def freeing_summary(freeing: Freeing) -> str:
-    """What becomes of the workloads of a node that is proven off, for people; "" where nothing does."""
-    return f"pods and volumes are freed {FREED_BY[freeing]}" if freeing in FREED_BY else ""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownAct:
+    """One act of a fencing. action: None where it only waits. method: of that step, "" where none lists it."""
+
+    step: FenceStep
+    does: str
+    action: MethodAction | None = None
+    method: str = ""
+
+
+def acts_in_order(config: FenceConfig) -> tuple[ShownAct, ...]:
+    """What a fencing does where nothing goes wrong, in the order of `workflows/fencing/story.py`, whatever its configuration
+    lists first."""
+    plan, power, found = config.settings, config.power_management, list[ShownAct]()
+    dump = next((each for each in (*config.isolation, *power) if each.action is MethodAction.KDUMP), None)
+    offs = sorted((each for each in power if each.action.has_off), key=lambda each: each.power_level)
+    ends = next((each for each in power if each.action is MethodAction.TERMINATE), None) if offs else None
+
+    def add(step: FenceStep, does: str, action: MethodAction | None = None, method: Method | None = None) -> None:
+        by = f" by {method.driver}" if method is not None and method.driver != CLUSTER else ""
+        found.append(ShownAct(step=step, does=does.format(by=by), action=action, method=method.name if method else ""))
+
+    def add_methods(step: FenceStep, *, paths_stay_cut: bool = False) -> None:
+        for each in config.step(step):
+            if each.fabric and paths_stay_cut:
+                add(step, "leave the path cut: pods were freed behind it, and the node has not restarted", None, each)
+            elif each.action is not MethodAction.KDUMP:
+                word = ("cut" if each.action.has_off else "restore") + " the path" if each.fabric else each.action.value
+                add(step, f"{_WORDS.get(each.action, word)}{{by}}", each.action, each)
+
+    step = FenceStep.ISOLATION
+    if plan.wait_before_isolation:
+        add(step, f"wait {format_duration(plan.wait_before_isolation)}, unless a health check asks for the fencing")
+    add_methods(step)
+    step = FenceStep.POWER_MANAGEMENT
+    if offs:
+        if dump is not None and dump.parameters.get("trusted", "no").lower() in YES and frees(config) is not Freeing.NONE:
+            add(step, "delete the pods while the node says that its kernel dumps", MethodAction.FREE_PODS, dump)
+        if plan.wait_before_power:
+            add(step, f"wait until the node has not been Ready for {format_duration(plan.wait_before_power)}")
+        if dump is not None:
+            add(step, "wait while the node writes its crash dump", MethodAction.KDUMP, dump)
+        for each in offs:
+            later = f" (level {each.level}: only where none before it is proven off)" if each.power_level > 1 else ""
+            add(step, f"power off{{by}}, and read it until off is proven{later}", MethodAction.OFF, each)
+        add(step, "wait until the API server says that the node is not Ready")
+        if (freeing := frees(config)) in _FREED:
+            by_taint = freeing is not Freeing.DELETION
+            add(step, _FREED[freeing], MethodAction.OUT_OF_SERVICE_TAINT if by_taint else MethodAction.FREE_PODS)
+        for each in power:
+            if each.action is MethodAction.DELETE_NODE:
+                add(step, "delete the Node", each.action, each)
+        if ends is not None:
+            add(step, "give the machine up for good{by}", ends.action, ends)
+    ons = [each for each in power if each.action.has_on and ends is None]
+    for each in ons:
+        later = f" (level {each.level}: only if it was switched off)" if each.power_level > 1 else ""
+        add(step, f"power on{{by}}{later}", MethodAction.ON, each)
+    returns = bool(ons) or not offs
+    if returns:
+        add(step, f"wait until the node is Ready with a new boot id, at most {format_duration(plan.boot_timeout)}")
+    elif ends is None:
+        add(step, "leave the machine off")
+    add_methods(FenceStep.RECOVERY, paths_stay_cut=not returns)
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -364,7 +426,8 @@ class ShownMethod:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownConfig:
     """Which configuration holds for a node, where it comes from, and what each of its steps would do. An interface: fields are
-    added, never renamed. frees: how its workloads are freed once it is proven off, whether a step lists that or not."""
+    added, never renamed. frees: how its workloads are freed once it is proven off, whether a step lists that or not. order: what
+    is done, in its order."""
 
     node: str
     config: str
@@ -373,11 +436,12 @@ class ShownConfig:
     warnings: tuple[str, ...]
     errors: tuple[str, ...]
     frees: Freeing = Freeing.NONE
+    order: tuple[ShownAct, ...] = ()
 
 
 def frees(config: FenceConfig) -> Freeing:
     """How workloads are freed after power management; not at all where no device is switched off."""
-    switches = any(each.device is not None and each.action.has_off for each in config.power_management)
+    switches = any(each.action.has_off for each in config.power_management)
     return freeing_of(config) if switches else Freeing.NONE
 
 
@@ -405,15 +469,8 @@ def shown_config(config: FenceConfig) -> ShownConfig:
         warnings=config.warnings,
         errors=config.errors,
         frees=frees(config),
+        order=acts_in_order(config),
     )
-
-
-def method_summary(method: Method | ShownMethod) -> str:
-    """What the method does and by what, for people."""
-    by = "(Kubernetes API)" if method.driver == CLUSTER else f"by {method.driver}"
-    level = method.level if isinstance(method, ShownMethod) else method.power_level
-    later = f" (level {level}: only where none before it is proven off)" if level > 1 else ""
-    return f"{_SUMMARIES.get(method.action, method.action.value)} {by}{later}"
 
 
 def shown_parameters(method: Method) -> dict[str, str]:

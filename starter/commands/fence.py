@@ -114,7 +114,7 @@ async def show_plan(session: Session, node: str, template: ObjectRef | None, *, 
                 found = await planned(connection, node, template, source=source, machines=machines)
             except NoSuchNodeError:
                 raise NoSuchNodeError(node, await all_names(connection)) from None
-    show(session, lambda: shown_config(found), lambda: as_table(found), soft_wrap=True)
+    show(session, lambda: shown_config(found), lambda: as_table(found), width=PIPE_WIDTH)
     return Exit.FAILED if found.errors else Exit.OK
 
 

@@ -311,7 +311,6 @@ def show(
     as_text: Callable[[], RenderableType],
     *,
     width: int | None = None,
-    soft_wrap: bool = False,
 ) -> None:
     """A plan, or what was found: for programs, or as people read it. width: of what is printed into a pipe, where COLUMNS says
     nothing."""
@@ -322,7 +321,7 @@ def show(
         return
     from starter.output.console import fitting_console
 
-    fitting_console(width=width).print(as_text(), soft_wrap=soft_wrap)
+    fitting_console(width=width).print(as_text())
 
 
 def print_command_answer(session: Session, answer: str, *, cluster: str, node: str = "", workflow_id: str = "") -> None:

@@ -10,8 +10,10 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import count
 
 from rich.console import Group, RenderableType
+from rich.table import Table
 from rich.text import Text
 from temporalio.exceptions import ApplicationError
 
@@ -27,16 +29,7 @@ from activities.errors import ErrorType, error_type
 from policy.checks.fence_policies import PolicySource
 from policy.dialects.common import DEFAULT_NAMESPACE
 from policy.episode.messages import EpisodeStatus, Need
-from policy.fence.config import (
-    INSTANCE,
-    FenceConfig,
-    FenceStep,
-    freeing_summary,
-    frees,
-    has_placeholder,
-    method_summary,
-    shown_parameters,
-)
+from policy.fence.config import INSTANCE, FenceConfig, FenceStep, acts_in_order, has_placeholder, shown_parameters
 from policy.fence.device_check import Reachability
 from policy.fence.plan_compiler import compile_config
 from policy.fence.template_reader import KIND as FENCING_TEMPLATE
@@ -102,17 +95,27 @@ async def planned_from_files(
 
 
 def as_table(config: FenceConfig) -> RenderableType:
-    """The steps in their order, then what is wrong and what is doubtful."""
+    """What is done, in its order, with the parameters of each method where it is first named; then what is wrong and what is
+    doubtful."""
+    order = acts_in_order(config)
     head = f"{config.node}: {config.name} ({config.source})" if config.name else f"{config.node}: no fence configuration"
-    lines = [Text(head)]
+    lines: list[RenderableType] = [Text(head)]
+    shown, number = set[tuple[FenceStep, str]](), count(1)
     for step in FenceStep:
-        lines.append(Text(f"{step.value}:{'' if config.step(step) else ' nothing'}", style="bold"))
-        for method in config.step(step):
-            template = f" of {method.template}" if method.template else ""
-            lines.append(Text(f"  {method.name}{template}: {method_summary(method)}"))
-            lines += [Text(f"    {name}={value}") for name, value in shown_parameters(method).items()]
-        if step is FenceStep.POWER_MANAGEMENT and (freed := freeing_summary(frees(config))):
-            lines.append(Text(f"  once it is proven off: {freed}"))
+        acts, methods = [each for each in order if each.step is step], {each.name: each for each in config.step(step)}
+        lines.append(Text(f"{step.value}:{'' if acts else ' nothing'}", style="bold"))
+        table = Table.grid(padding=(0, 1))
+        table.add_column(justify="right", min_width=4)
+        table.add_column(overflow="fold")
+        for act in acts:
+            does, method = Text(act.does), methods.get(act.method)
+            if method is not None:
+                does.append(f" [{method.name}{f' of {method.template}' if method.template else ''}]", style="dim")
+                if (step, method.name) not in shown:
+                    does.append("".join(f"\n{name}={value}" for name, value in shown_parameters(method).items()))
+                shown.add((step, method.name))
+            table.add_row(f"{next(number)}.", does)
+        lines.append(table)
     lines += [Text(f"error: {error}", style="red") for error in config.errors]
     lines += [Text(f"warning: {warning}", style="yellow") for warning in config.warnings]
     return Group(*lines)

@@ -19,7 +19,6 @@ from starlette.templating import Jinja2Templates
 from activities.contracts.episode_start import queries
 from policy.episode.advice import ONLY_IF, advice, section_of
 from policy.episode.messages import episode_id, scanner_id
-from policy.fence.config import freeing_summary, method_summary
 from policy.fence.device_check import fenceable
 from policy.history.spells import would_have
 from policy.objects.scopes import POOL, group_phrase
@@ -110,8 +109,6 @@ _FILTERS: dict[str, Any] = {
     "repeated": wording.repeated,
     "more_advice": lambda episode: episode.advice if episode.advice != advice(episode.ways) else "",
     "commands": _with_commands,
-    "does": method_summary,
-    "freed": freeing_summary,
     "group_phrase": group_phrase,
 }
 _GLOBALS: dict[str, Any] = {"only_if": ONLY_IF, "episode_id": episode_id, "scanner_id": scanner_id}

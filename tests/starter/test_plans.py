@@ -71,9 +71,29 @@ async def test_the_default_of_a_node_in_a_cloud() -> None:
             "warnings": [],
             "errors": [],
             "frees": "automatic",
+            "order": [
+                act("isolation", "cordon", "mark-unschedulable", "mark-unschedulable"),
+                act("power-management", "wait until the node has not been Ready for 5m"),
+                act("power-management", "power off by ec2, and read it until off is proven", "off", "restart-instance"),
+                act("power-management", "wait until the API server says that the node is not Ready"),
+                act("power-management", FREED, "out-of-service-taint"),
+                act("power-management", "power on by ec2", "on", "restart-instance"),
+                act("power-management", "wait until the node is Ready with a new boot id, at most 10m"),
+                act("recovery", "uncordon", "mark-schedulable", "mark-schedulable"),
+            ],
         },
         0,
     )
+
+
+FREED = (
+    "delete the pods and set the out-of-service taint, for which Kubernetes detaches volumes; in a cluster that does not act on it, "
+    "delete the volume attachments instead"
+)
+
+
+def act(step: str, does: str, action: str | None = None, method: str = "") -> dict[str, Any]:
+    return {"step": step, "does": does, "action": action, "method": method}
 
 
 def method(name: str, driver: str, action: str, **parameters: str) -> dict[str, Any]:
@@ -177,13 +197,30 @@ async def test_the_namespace_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> No
     assert (found["config"], found["warnings"]) == ("fence-config-n1", [])
 
 
-async def test_a_table_says_the_same() -> None:
+async def test_a_table_says_the_same_in_the_order_in_which_it_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a terminal of 80 columns lines end between words."""
+    monkeypatch.setenv("COLUMNS", "80")
     result = await nodewarden("fence", "plan", "n1", "-f", "-", text=yaml.safe_dump(a_node()))
-    assert result.exit_code == 0
-    assert "n1: default (default)" in result.stdout
-    assert (
-        "  restart-instance: power off, prove off, power on by ec2\n    region=us-east-1\n    instance=i-0123456789abcdef0\n"
-        in result.stdout
+    assert (result.exit_code, result.stdout.splitlines()) == (
+        0,
+        [
+            "n1: default (default)",
+            "isolation:",
+            "  1. cordon [mark-unschedulable]",
+            "power-management:",
+            "  2. wait until the node has not been Ready for 5m",
+            "  3. power off by ec2, and read it until off is proven [restart-instance]",
+            "     region=us-east-1",
+            "     instance=i-0123456789abcdef0",
+            "  4. wait until the API server says that the node is not Ready",
+            "  5. delete the pods and set the out-of-service taint, for which Kubernetes",
+            "     detaches volumes; in a cluster that does not act on it, delete the volume",
+            "     attachments instead",
+            "  6. power on by ec2 [restart-instance]",
+            "  7. wait until the node is Ready with a new boot id, at most 10m",
+            "recovery:",
+            "  8. uncordon [mark-schedulable]",
+        ],
     )
 
 

@@ -15,8 +15,7 @@ from random import Random
 import pytest
 
 from policy.episode.messages import Kind
-from policy.fence.config import FenceConfig, FenceStep, Method, MethodAction, frees
-from policy.fence.plan import Freeing
+from policy.fence.config import FenceConfig, FenceStep, Method, MethodAction, ShownAct, acts_in_order
 from policy.fence.plan_compiler import compile_config
 from tests.policy.builders import NODE, config, ipmi, lines, read
 from tests.workflows.scenario_run import Play, arranged
@@ -68,14 +67,26 @@ def drawn(seed: int) -> FenceConfig:
 def shown(found: FenceConfig) -> list[str]:
     """What the plan says that will be done where each level is proven off at once, in the words of the clockwork's acts."""
     first = min(each.power_level for each in found.power_management if each.power_level)
-    power = [each for each in found.power_management if each.power_level in {0, first}]
-    off = [f"power_off {each.device.endpoint}" for each in power if each.device is not None and each.action.has_off]
-    on = [f"power_on {each.device.endpoint}" for each in power if each.device is not None and each.action.has_on]
-    freed = {Freeing.DELETION: ["delete_workload"], Freeing.NONE: []}.get(frees(found), ["taint_out_of_service"])
-    deleted = ["delete_node"] if found.lists(MethodAction.DELETE_NODE) else []
-    back = [act_of(each) for each in found.recovery if each.action is not MethodAction.UNCORDON] if on else []
-    # What says the end to the Node is last, wherever it is listed.
-    return [*map(act_of, found.isolation), *off, *freed, *deleted, *on, *back, "mark_schedulable"]
+    lines = [line for each in acts_in_order(found) for line in line_of(found, each, first)]
+    return lines if "mark_schedulable" in lines else [*lines, "mark_schedulable"]
+
+
+def line_of(found: FenceConfig, act: ShownAct, first: int) -> list[str]:
+    """first: the level that is switched."""
+    match act.action:
+        case None:
+            return []
+        case MethodAction.OUT_OF_SERVICE_TAINT:
+            return ["taint_out_of_service"]
+        case MethodAction.FREE_PODS:
+            return ["delete_workload"]
+        case MethodAction.DELETE_NODE:
+            return ["delete_node"]
+    method = next(each for each in found.step(act.step) if each.name == act.method)
+    if act.step is not FenceStep.POWER_MANAGEMENT:
+        return [act_of(method)]
+    assert method.device is not None
+    return [f"power_{act.action.value} {method.device.endpoint}"] if method.power_level == first else []
 
 
 def act_of(method: Method) -> str:
@@ -84,6 +95,8 @@ def act_of(method: Method) -> str:
             return f"{'cut' if method.action is MethodAction.OFF else 'restore'}_path {method.device.endpoint}"
         case MethodAction.CORDON:
             return "mark_unschedulable"
+        case MethodAction.UNCORDON:
+            return "mark_schedulable"
         case _:
             return method.action.value
 

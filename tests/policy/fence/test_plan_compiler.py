@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from policy.fence.config import FenceConfig, shown_parameters
+from policy.fence.config import FenceConfig, acts_in_order, shown_parameters
 from policy.fence.configmap_methods import Found, LookupKind, ObjectLookup, ObjectName
 from policy.fence.configmaps import read_config_maps
 from policy.fence.kdump import KdumpRule
@@ -48,6 +48,45 @@ def test_both_supplies_of_one_level_are_one_proof() -> None:
 def test_levels_are_tried_in_their_order() -> None:
     found = plan(power="pdu off", pdu=plug(1, "reboot", level="2"), off=ipmi(action="reboot"))
     assert [[device.driver for device in level] for level in found.levels] == [["ipmi"], ["fence_eaton_snmp"]]
+
+
+def order(isolation: str = "", power: str = "off on", recovery: str = "", **methods: str) -> list[str]:
+    """What is shown of them, in words."""
+    data = {f"fence-config-{NODE}": config(isolation, power, recovery, **methods)} | TEMPLATES
+    return [each.does for each in acts_in_order(read(data, of=node(provider_id=EC2)))]
+
+
+def test_a_plan_is_shown_in_the_order_of_a_fencing_whatever_is_listed_first() -> None:
+    """Level by level, with what is waited for, and nothing freed before off is proven (S1)."""
+    shown = order("cordon", "late off kdump on delete-node", "uncordon", late=plug(1, "reboot", level="2"), kdump="trusted=yes")
+    off = "power off by {}, and read it until off is proven"
+    assert shown == [
+        "cordon",
+        "delete the pods while the node says that its kernel dumps",
+        "wait until the node has not been Ready for 5m",
+        "wait while the node writes its crash dump",
+        off.format("ipmi"),
+        off.format("fence_eaton_snmp") + " (level 2: only where none before it is proven off)",
+        "wait until the API server says that the node is not Ready",
+        "delete the pods and set the out-of-service taint, for which Kubernetes detaches volumes; in a cluster that does not act on"
+        " it, delete the volume attachments instead",
+        "delete the Node",
+        "power on by fence_eaton_snmp (level 2: only if it was switched off)",
+        "power on by ipmi",
+        "wait until the node is Ready with a new boot id, at most 10m",
+        "uncordon",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("power", "last"),
+    [
+        ("off", ["leave the machine off", "uncordon"]),
+        ("off terminate-instance", ["give the machine up for good by ec2", "uncordon"]),
+    ],
+)
+def test_a_machine_that_stays_off_is_not_waited_for(power: str, last: list[str]) -> None:
+    assert order("cordon", power, "uncordon", off="agent_name=ec2\naction=off")[-2:] == last
 
 
 def test_two_offs_of_one_plug_are_one_device() -> None:
