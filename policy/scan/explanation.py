@@ -62,6 +62,12 @@ class CheckOpinion:
         under = self.target.held_under == self.check.check.ref.key
         return under and self.target.held_by_rule == AdmissionRefusal.CIRCUIT_BREAKER
 
+    def act(self, *, kept_from: str) -> str:
+        """The act that follows from its verdict. kept_from: why nothing is begun although the check may act, "" for nothing."""
+        action = self.target.action
+        begins = action not in {Action.NONE, Action.SKIP_NO_OWNER, *RESTORING}
+        return f"{action.value}, but not now" if kept_from and begins else action.value
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bystander:

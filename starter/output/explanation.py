@@ -231,7 +231,10 @@ def _opinion(opinion: CheckOpinion, *, blocked: str, asked: bool) -> RenderableT
     said = in_one_line(target.message) or verdict.reason
     judged.append(f": {said}" if said else "", style="default")
     table.add_row("  verdict", judged)
-    blocked = blocked or ("its mode is observe" if opinion.mode.mode is Mode.OBSERVE else "")
+    set_by = str(opinion.mode)
+    blocked = (
+        "its mode is observe" if opinion.mode.mode is Mode.OBSERVE and (not blocked or blocked.endswith(set_by)) else blocked
+    )
     if breaker.allowed and blocked:
         may = Text("not now", style="red").append(f": {blocked}", style="default")
     else:
@@ -241,8 +244,8 @@ def _opinion(opinion: CheckOpinion, *, blocked: str, asked: bool) -> RenderableT
     table.add_row("  may act", may)
     if asked:
         table.add_row("  mode", f"{opinion.mode.mode}: {opinion.mode.why}")
-    table.add_row("  action", target.action.value)
-    if target.held_by and not opinion.is_held_by_own_breaker:
+    table.add_row("  action", opinion.act(kept_from=blocked if breaker.allowed else ""))
+    if target.held_by and not opinion.is_held_by_own_breaker and not (asked and target.held_by == set_by):
         table.add_row("  held by", Text(target.held_by, style="red"))
     for line in opinion.unblock:
         table.add_row("  unblock", Text(line, style="yellow"))

@@ -24,6 +24,7 @@ from policy.remediation.strategies import Action
 from policy.scan.admission import Refused
 from policy.scan.evaluation import CheckEvaluation, TargetEvaluation
 from policy.scan.explanation import CheckOpinion, Explanation
+from policy.scan.pauses import Pause
 from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.readiness import ObstacleCode, alarms
 from policy.scan.scan_report import AtRisk, ClusterLease, NodeAtRisk, ViewState
@@ -114,6 +115,27 @@ def test_what_is_held_off_is_not_called_due_and_the_way_out_is_named() -> None:
     answer = explained(explanation=fence_is_due(), seen=held)
     assert conclusion(answer) == f"unhealthy, and held off: {ABORTED.reason}"
     assert f"may act not now: held off: {ABORTED.reason}" in page_of(answer), "of this node"
+
+
+def test_no_act_is_named_as_if_it_were_done_while_nothing_is_begun() -> None:
+    """S44: by a pause, by the mode, or while another node has the permit; the mode is said where it is, and once more above."""
+    full = Refused(check=CHECK, node="node-7", reason=AdmissionRefusal.CAP.value, message="1 of 1 permits are held: node-2")
+    pause = Pause(who="amy", owner="amy", reason="drill", since=NOW)
+    paused = scanner(report(row("node-7")), pauses=(pause,))
+    for kept, why in ((scanner(report(row("node-7")), refused=(full,)), "not begun (CapReached)"), (paused, "the cluster is paused")):
+        shown = page_of(explained(explanation=fence_is_due(), seen=kept))
+        assert f"may act not now: {why}" in shown
+        assert "action fence, but not now" in shown
+    shown = page_of(explained(explanation=fence_is_due(), seen=scanner(report(row("node-7")))))
+    assert "may act yes" in shown
+    assert "action fence" in shown
+    assert "but not now" not in shown
+    mode = ModeAnswer(mode=Mode.OBSERVE, why="set for all nodes by amy: only look")
+    [opinion] = fence_is_due().opinions
+    held = replace(opinion, target=replace(opinion.target, action=Action.NONE, held_by=str(mode)), mode=mode)
+    shown = page_of(explained(explanation=replace(fence_is_due(), opinions=(held,)), seen=scanner(report(row("node-7")))))
+    assert shown.count(mode.why) == 2
+    assert "may act not now: its mode is observe mode observe: set for all" in shown
 
 
 def test_what_a_candidate_waits_for_is_the_conclusion() -> None:
