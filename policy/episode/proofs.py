@@ -7,16 +7,18 @@ Each is a pure predicate or choice, so that the story in `workflows/fencing/stor
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from policy.episode.gate import Operation
-from policy.episode.messages import OffProof, PathProof, Pinned, Reading, RestartProof, SeenNode
+from policy.episode.messages import OffProof, PathProof, Pinned, Reading, RecordEntry, RestartProof, SeenNode
 from policy.fence.plan import Act, FencingPlan, Freeing, PowerDevice
 from policy.fence.power import OF_POWER, RESTORING, PowerAct, PowerState, VolumeState
 from policy.objects.nodes import READY, NodeView
 from policy.values.times import written
 
+OFF_PROVEN = "off-proven"
+"""The act of an entry of the record that proves off, or has it on a person's word."""
 CLOCK_TOLERANCE = timedelta(seconds=5)
 """Allowed between the cluster's clock and ours; the API also cuts moments to whole seconds."""
 
@@ -92,6 +94,20 @@ def proof_stands(proof: OffProof | None, levels: Collection[Collection[str]]) ->
     if proof.commanded_at is None or not read or not any(read == set(level) for level in levels):
         return False
     return all(_reads_off_after(reading, proof.commanded_at) for reading in proof.readings)
+
+
+def proof_in_words(proof: OffProof | None, record: Sequence[RecordEntry]) -> str:
+    """On what it rests that the machine was off. The proof has the last readings, the record of its episode the first ones."""
+    if proof is None:
+        return "Off was not proven."
+    if (by_person := proof.acknowledgement) is not None:
+        return f"Off on a person's word: {by_person.by} at {written(by_person.at)}: {by_person.why}"
+    after = f", after the off command of {written(proof.commanded_at)} had ended" if proof.commanded_at is not None else ""
+    readings = ", ".join(f"{each.endpoint}, read {each.state.value} at {written(each.at)}" for each in proof.readings)
+    first = next((each.detail for each in reversed(record) if each.act == OFF_PROVEN), "")
+    again = bool(first) and not all(written(each.at) in first for each in proof.readings)
+    why = ". That is the last reading: each consequence had one of its own right before it, later than the first proof above"
+    return f"Off was proven by {readings}{after}{why if again else ''}."
 
 
 def freeing_choice(plan: FencingPlan) -> Freeing:

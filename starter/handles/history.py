@@ -75,16 +75,17 @@ class EndedEpisodes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeRecord:
-    """One episode and its decision record. ended: None while it is open; outcome: then its phase, "" where it was not asked.
-    off_proof: the last one. spells: in which the node was not repaired, the oldest first, where they were asked for."""
+    """One episode and its decision record. kind: None of a node that has spells and no episode, which the message says; started
+    is then the oldest spell's. ended: None while it is open; outcome: then its phase, "" where it was not asked. off_proof: the
+    last one. spells: in which the node was not repaired, the oldest first, where they were asked for."""
 
     cluster: str
     node: str
-    kind: Kind
-    outcome: str
+    kind: Kind | None = None
+    outcome: str = ""
     message: str
-    why: str
-    incident: str
+    why: str = ""
+    incident: str = ""
     started: datetime
     ended: datetime | None = None
     off_proof: OffProof | None = None

@@ -24,7 +24,6 @@ from policy.history.spells import (
     ObservationRecord,
     ScannerSpells,
     Spell,
-    dated,
     is_about,
     unsound,
 )
@@ -127,14 +126,15 @@ class Observations:
         return await spells(cluster, since=EVER, node=node, limit=OF_ONE_NODE)
 
     async def record(self, cluster: str, name: str) -> EpisodeRecord:
-        """As `History.record`; of a node also its last spells, of an incident those that its episode ended. Raises MissingError,
-        with the node's last spell where it has no episode."""
+        """As `History.record`; of a node also its last spells, of an incident those that its episode ended. Raises MissingError
+        where there is neither."""
         try:
             found = await self._history.record(cluster, name)
-        except MissingError as error:
-            last = (await self.last_spells(cluster, name)).spells[-1:]
-            seen = (f"it {'is' if each.ended is None else 'was'} sick and not repaired, {dated(each)}" for each in last)
-            raise MissingError("; ".join((str(error), *seen))) from None
+        except MissingError:
+            if not (spells := (await self.last_spells(cluster, name)).spells):
+                raise
+            none = "no episode, as far as Temporal remembers"
+            return EpisodeRecord(cluster=cluster, node=name, message=none, started=spells[0].due, spells=spells)
         spells = (await self.last_spells(cluster, found.node)).spells
         return replace(found, spells=tuple(each for each in spells if name == found.node or each.incident == found.incident))
 

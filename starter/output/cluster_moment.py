@@ -149,6 +149,7 @@ def episodes_then(records: Sequence[EpisodeRecord], moment: datetime) -> tuple[E
 
 
 def _then(record: EpisodeRecord, moment: datetime) -> EpisodeThen:
+    assert record.kind is not None
     over = record.ended is not None and record.ended <= moment
     before = [each for each in record.entries if each.at <= moment]
     holds: dict[str, str] = {}

@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from policy.episode.messages import RecordEntry
+from policy.episode.proofs import OFF_PROVEN, proof_in_words
 from policy.history.spells import dated
 from policy.values.times import written
 from starter import wording
@@ -23,8 +24,6 @@ from starter import wording
 if TYPE_CHECKING:
     from starter.handles.history import EpisodeRecord
 
-OFF_PROVEN = "off-proven"
-"""The act of an entry that proves off, or has it on a person's word."""
 END = "end"
 """The act of an episode's last entry; one that was terminated has none."""
 
@@ -71,6 +70,12 @@ def story(title: RenderableType, began: datetime, moments: Iterable[Moment]) -> 
 
 def as_table(record: EpisodeRecord) -> RenderableType:
     """Who, why, what happened, and what proves that the machine was off."""
+    spells = (
+        *((Text(f"\n{NOT_REPAIRED}", style="bold"),) if record.spells else ()),
+        *(Padding(Text(dated(each)), (0, 0, 0, 2)) for each in record.spells),
+    )
+    if record.kind is None:
+        return Group(Text.assemble((record.node, "bold"), f": {record.message}"), *spells)
     title = Text.assemble((record.node, "bold"), f": {record.kind.value}, incident {record.incident}, {_stands(record)}")
     why = Text(f"because: {record.why or 'no reason given'}\n")
     has_end = any(entry.act == END for entry in record.entries)
@@ -80,9 +85,10 @@ def as_table(record: EpisodeRecord) -> RenderableType:
         title,
         why,
         story(Text("What happened", style="bold"), record.started, (opened, *moments_of(record.entries), *end)),
-        Text(f"\n{_proven(record)}", style="green" if record.off_proof is not None else "yellow"),
-        *((Text(f"\n{NOT_REPAIRED}", style="bold"),) if record.spells else ()),
-        *(Padding(Text(dated(each)), (0, 0, 0, 2)) for each in record.spells),
+        Text(
+            f"\n{proof_in_words(record.off_proof, record.entries)}", style="green" if record.off_proof is not None else "yellow"
+        ),
+        *spells,
     )
 
 
@@ -90,15 +96,3 @@ def _stands(record: EpisodeRecord) -> str:
     if record.ended is None:
         return f"open, {wording.phase(record.outcome)}: {record.message}"
     return f"{record.outcome} after {wording.span(record.ended - record.started)}"
-
-
-def _proven(record: EpisodeRecord) -> str:
-    proof = record.off_proof
-    if proof is None:
-        return "Off was not proven."
-    if proof.acknowledgement is not None:
-        by_person = proof.acknowledgement
-        return f"Off on a person's word: {by_person.by} at {written(by_person.at)}: {by_person.why}"
-    after = f", after the off command of {written(proof.commanded_at)} had ended" if proof.commanded_at is not None else ""
-    readings = ", ".join(f"{each.endpoint}, read {each.state.value} at {written(each.at)}" for each in proof.readings)
-    return f"Off was proven by {readings}{after}."

@@ -19,6 +19,7 @@ from starlette.templating import Jinja2Templates
 from activities.contracts.episode_start import queries
 from policy.episode.advice import ONLY_IF, advice, section_of
 from policy.episode.messages import episode_id, scanner_id
+from policy.episode.proofs import OFF_PROVEN, proof_in_words
 from policy.fence.device_check import fenceable
 from policy.history.spells import would_have
 from policy.objects.scopes import POOL, group_phrase
@@ -27,7 +28,6 @@ from policy.values.times import written
 from starter import wording
 from starter.errors import RequestError, UnreadableError
 from starter.handles.status import still_stopped_by
-from starter.output.record_table import OFF_PROVEN
 from starter.web.auth import Caller, borne
 from starter.web.fleet import NodeState
 from starter.web.views import views_of
@@ -199,7 +199,7 @@ async def devices(request: Request, cluster: str) -> Response:
 async def record(request: Request, cluster: str, name: str) -> Response:
     """What one episode saw, decided and did."""
     found = await views_of(request).warden.observations.record(views_of(request).known(cluster).cluster, name)
-    standing = found.outcome if found.ended is not None else wording.phase(found.outcome)
+    standing = found.outcome if found.ended is not None or found.kind is None else wording.phase(found.outcome)
     return render(
         request,
         "record.html",
@@ -208,5 +208,6 @@ async def record(request: Request, cluster: str, name: str) -> Response:
         record=found,
         proven=OFF_PROVEN,
         standing=standing,
+        proof=proof_in_words(found.off_proof, found.entries),
         unrepaired=[(each, would_have(each)) for each in reversed(found.spells)],
     )

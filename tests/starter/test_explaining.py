@@ -122,7 +122,10 @@ def test_no_act_is_named_as_if_it_were_done_while_nothing_is_begun() -> None:
     full = Refused(check=CHECK, node="node-7", reason=AdmissionRefusal.CAP.value, message="1 of 1 permits are held: node-2")
     pause = Pause(who="amy", owner="amy", reason="drill", since=NOW)
     paused = scanner(report(row("node-7")), pauses=(pause,))
-    for kept, why in ((scanner(report(row("node-7")), refused=(full,)), "not begun (CapReached)"), (paused, "the cluster is paused")):
+    for kept, why in (
+        (scanner(report(row("node-7")), refused=(full,)), "not begun (CapReached)"),
+        (paused, "the cluster is paused"),
+    ):
         shown = page_of(explained(explanation=fence_is_due(), seen=kept))
         assert f"may act not now: {why}" in shown
         assert "action fence, but not now" in shown

@@ -43,6 +43,9 @@ PROVEN = (
 )
 
 
+FIRST = f"ipmi://10.0.0.0:623 off at {written(ago(60))}"
+
+
 async def acknowledged(warden: Nodewarden, cluster: str, node: str) -> None:
     await warden.episode(cluster, node).ack_off(who="amy", reason="pulled the plug", question=7)
 
@@ -164,7 +167,7 @@ def record_of(off_proof: OffProof | None, *entries: RecordEntry) -> EpisodeRecor
 
 def test_a_record_says_what_happened_when_and_which_moments_proved_off() -> None:
     """S8 is told apart: a person's word is no reading."""
-    proved = RecordEntry(at=ago(60), step="power-management", act="off-proven", outcome="ok", detail="ipmi://10.0.0.0:623 off")
+    proved = RecordEntry(at=ago(60), step="power-management", act="off-proven", outcome="ok", detail=FIRST)
     denied = RecordEntry(at=ago(90), step="power-management", act="last-look", outcome="wait", detail="the view is young")
     record = record_of(proof(), denied, proved)
     assert drawn(as_table(record), width=200) == [
@@ -173,7 +176,7 @@ def test_a_record_says_what_happened_when_and_which_moments_proved_off() -> None
         "What happened",
         "    +0.0 s    episode opened    2026-11-21T11:57:50Z",
         "   +40.0 s    last look         wait: the view is young",
-        "   +70.0 s    off proven        ipmi://10.0.0.0:623 off",
+        f"   +70.0 s    off proven        {FIRST}",
         "  +130.0 s    recovered         it is back",
         PROVEN,
     ]
@@ -184,6 +187,11 @@ def test_a_record_says_what_happened_when_and_which_moments_proved_off() -> None
         == "Off on a person's word: amy (identity not verified) at 2026-11-21T11:59:10Z: pulled it"
     )
     assert drawn(as_table(record_of(None)))[-1] == "Off was not proven."
+    later = replace(proved, detail=f"ipmi://10.0.0.0:623 off at {written(ago(65))}")
+    assert drawn(as_table(record_of(proof(), later)), width=300)[-1] == (
+        f"{PROVEN[:-1]}. That is the last reading: each consequence had one of its own right before it, later than the first "
+        "proof above."
+    )
 
 
 async def test_pauses_stand_among_the_episodes_also_of_a_scanner_that_is_gone(

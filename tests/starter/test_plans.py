@@ -87,8 +87,8 @@ async def test_the_default_of_a_node_in_a_cloud() -> None:
 
 
 FREED = (
-    "delete the pods and set the out-of-service taint, for which Kubernetes detaches volumes; in a cluster that does not act on it, "
-    "delete the volume attachments instead"
+    "delete the pods and set the out-of-service taint, for which Kubernetes detaches volumes; in a cluster that does not act on "
+    "it, delete the volume attachments instead"
 )
 
 

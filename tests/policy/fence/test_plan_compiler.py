@@ -58,7 +58,9 @@ def order(isolation: str = "", power: str = "off on", recovery: str = "", **meth
 
 def test_a_plan_is_shown_in_the_order_of_a_fencing_whatever_is_listed_first() -> None:
     """Level by level, with what is waited for, and nothing freed before off is proven (S1)."""
-    shown = order("cordon", "late off kdump on delete-node", "uncordon", late=plug(1, "reboot", level="2"), kdump="trusted=yes")
+    shown = order(
+        "cordon", "late off kdump on free-pods delete-node", "uncordon", late=plug(1, "reboot", level="2"), kdump="trusted=yes"
+    )
     off = "power off by {}, and read it until off is proven"
     assert shown == [
         "cordon",
@@ -68,8 +70,7 @@ def test_a_plan_is_shown_in_the_order_of_a_fencing_whatever_is_listed_first() ->
         off.format("ipmi"),
         off.format("fence_eaton_snmp") + " (level 2: only where none before it is proven off)",
         "wait until the API server says that the node is not Ready",
-        "delete the pods and set the out-of-service taint, for which Kubernetes detaches volumes; in a cluster that does not act on"
-        " it, delete the volume attachments instead",
+        "delete the pods, and the volume attachments that none of them needs any more",
         "delete the Node",
         "power on by fence_eaton_snmp (level 2: only if it was switched off)",
         "power on by ipmi",
