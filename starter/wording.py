@@ -52,21 +52,32 @@ def time_left(duration: timedelta) -> str:
 
 
 def doing(episode: EpisodeStatus, now: datetime) -> str:
-    """What an episode does, and until when, and how long until that is over where it is known."""
-    until = f" (until {written(episode.preserved_until)})" if episode.preserved_until is not None else ""
-    left = f" ({countdown(episode.waiting_until, now)})" if episode.waiting_until is not None else ""
-    return f"{episode.doing}{until}{left}" if episode.doing else ""
+    """What an episode does, and until when, and how long at most until that is over where it is known."""
+    until = f", until {written(episode.preserved_until)}" if episode.preserved_until is not None else ""
+    return f"{episode.doing}{until}{at_most(episode.waiting_until, now)}" if episode.doing else ""
+
+
+def at_most(until: datetime | None, now: datetime) -> str:
+    """How long something may still take, to end a sentence with; "" where that is not known."""
+    if until is None:
+        return ""
+    return f", at most {countdown(until, now)}" if until > now else f", overdue by {span(now - until)}"
 
 
 def verdict(row: TargetRow, now: datetime) -> str:
-    """`healthy`, `unhealthy in 12s`, `unhealthy 1m02s`, `skipped`, with the reason."""
+    """`healthy`, `becomes unhealthy in 12s`, `unhealthy, sick for 1m02s`, `skipped`, with the reason."""
     reason = f" ({row.reason})" if row.reason else ""
     if row.health is Health.SOON and row.due is not None:
-        return f"unhealthy in {countdown(row.due, now)}{reason}" if row.due > now else f"unhealthy by now{reason}"
+        return f"becomes unhealthy in {countdown(row.due, now)}{reason}" if row.due > now else f"unhealthy by now{reason}"
     if row.health is Health.UNHEALTHY:
-        since = f" {span(now - row.since)}" if row.since else ""
+        since = f", sick for {span(now - row.since)}" if row.since else ""
         return f"unhealthy{since}{reason}"
     return f"{row.health.value}{reason}"
+
+
+def besides(check: CheckReport) -> str:
+    """Which targets do not count as healthy although the verdict shown of each may say so, to end a count with."""
+    return f", {others}" if (others := check.others(shown=("unhealthy", "soon"))) else ""
 
 
 def blocked(scanner: ScannerStatus | None, now: datetime) -> str:

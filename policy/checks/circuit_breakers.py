@@ -11,7 +11,7 @@ that another controller acts on the same checks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -56,6 +56,13 @@ class StandingCounts:
     excluded: int = 0
     recovering: int = 0
     left_out: int = 0
+
+    def others(self, *, shown: Collection[str] = ()) -> str:
+        """How many stand otherwise than healthy, in words; "" for none. shown: standings of which each target is shown beside
+        it."""
+        names = ("unhealthy", "soon", "starting", "recovering", "deleting", "excluded", "left_out")
+        found = [(getattr(self, name), name.replace("_", " ")) for name in names if name not in shown]
+        return ", ".join(f"{number} {name}" for number, name in found if number)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

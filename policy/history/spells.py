@@ -295,7 +295,7 @@ def why_not_repaired(spells: Iterable[Spell], moment: datetime) -> Iterator[str]
             yield f"a repair was due at {clock(spell.due)} only"
             continue
         steps = f" ({', '.join(spell.steps)})" if spell.steps else ""
-        turn = f"after {counted(spell.place, 'other node')}" if spell.place else "as the first"
+        turn = f"after {counted(spell.place, 'other node')}" if spell.place else "before every other node"
         yield f"it would have been repaired{steps} from {clock(spell.due)} on, {turn}"
         held = next(
             (each for each in reversed(spell.held) if each.since <= moment and (each.until is None or moment < each.until)), None

@@ -110,7 +110,8 @@ def asked_moment(text: str, now: datetime, zone: tzinfo | None = None) -> dateti
     except (ValueError, OverflowError, StopIteration):
         found = datetime.min.replace(tzinfo=UTC)
     if found < EARLIEST:
-        raise ValueError(f"at: expected a moment such as 03:12 or 2026-11-26 03:12 that is not still to come, got {text!r}")
+        forms = "03:12, 2026-11-26 03:12 or 2026-11-26T03:12Z, in your zone where it names none"
+        raise ValueError(f"at: expected a moment of the past such as {forms}, got {text!r}")
     return found
 
 
@@ -195,7 +196,7 @@ def sections(found: ClusterMoment) -> Sections:
     if not found.scanned:
         pauses.append("no scanner is on record of that moment: none ran, or Temporal has forgotten it")
     parts: Sections = [
-        (f"{f'{found.node} of ' if found.node else ''}{found.cluster} at {zoned(found.at)}", ()),
+        (f"{f'{found.node} of ' if found.node else ''}{found.cluster} at {zoned(found.at)}, as are all moments below", ()),
         ("What kept everything from being begun", [(None, each) for each in pauses or ("no pause that is on record",)]),
     ]
     held = [

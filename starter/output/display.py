@@ -101,7 +101,7 @@ def _breakers(status: ClusterStatus | None) -> dict[str, tuple[str, str]]:
     return {
         check.ref.key: (
             f"{check.allowed} {check.paused} {check.error} {check.reason}",
-            f"check {check.ref.key}: {check.healthy}/{check.total} healthy, {wording.may_act(check)}",
+            f"check {check.ref.key}: {check.healthy}/{check.total} healthy{wording.besides(check)}, {wording.may_act(check)}",
         )
         for check in report.checks
     }

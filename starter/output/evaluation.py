@@ -146,16 +146,7 @@ def _head(evaluation: CheckEvaluation) -> RenderableType:
     counts, (allowed, reason, message) = evaluation.counts, evaluation.may_act
     head = Text.assemble((evaluation.check.ref.key, "bold"), f"  {evaluation.check.dialect.value}, ")
     head.append(f"{counts.healthy} of {counts.total} healthy")
-    words = (
-        (counts.unhealthy, "unhealthy"),
-        (counts.soon, "soon"),
-        (counts.starting, "starting"),
-        (counts.deleting, "deleting"),
-        (counts.excluded, "excluded"),
-        (counts.recovering, "recovering"),
-        (counts.left_out, "left out"),
-    )
-    head.append("".join(f", {number} {word}" for number, word in words if number))
+    head.append(f", {others}" if (others := counts.others()) else "")
     head.append("\n  ")
     if allowed:
         head.append(f"{only_some(evaluation.modes)}may act: {message}", style="green")

@@ -157,7 +157,11 @@ def _checks(checks: Collection[CheckReport], *, blocked: str) -> RenderableType:
     table = columns("CHECK", "HEALTHY", "MAY IT ACT", flexible="MAY IT ACT")
     for check in checks:
         style = "default" if check.allowed and not check.error and not blocked else "red"
-        table.add_row(check.ref.key, f"{check.healthy}/{check.total}", Text(wording.may_act(check, blocked), style=style))
+        table.add_row(
+            check.ref.key,
+            f"{check.healthy}/{check.total}{wording.besides(check)}",
+            Text(wording.may_act(check, blocked), style=style),
+        )
     return table
 
 
@@ -221,7 +225,7 @@ def _waiting(status: ClusterStatus, now: datetime) -> RenderableType:
         if refused.reason == AdmissionRefusal.HELD_OFF and refused.node in held_off:
             continue
         moment = due.get(refused.node) if refused.reason == AdmissionRefusal.RETRY_LATER else None
-        left = f" ({wording.countdown(moment, now)})" if moment is not None else ""
+        left = f", due in {wording.countdown(moment, now)}" if moment is not None and moment > now else ""
         table.add_row(refused.node, Text(f"{held_by(refused.reason, refused.message)}{left}"))
     return table
 

@@ -21,7 +21,7 @@ def sick(**changed: object) -> ClusterStatus:
 def test_the_first_look_says_how_things_stand_but_not_who_is_well() -> None:
     assert changes(None, sick()) == [
         "cluster prod: 2 nodes, view live, cluster Lease held",
-        "node node-3: unhealthy in 9s (ReadyFalse)",
+        "node node-3: becomes unhealthy in 9s (ReadyFalse)",
         "check NodeHealthCheck/workers: 11/12 healthy, may act on 4 more",
     ]
 
@@ -36,7 +36,7 @@ def test_a_node_that_falls_ill_is_cordoned_and_gets_well_again() -> None:
     well = status(row("node-3"), row("node-4"))
     assert changes(sick(), unhealthy) == [
         "node node-3: Ready is Unknown",
-        "node node-3: unhealthy 4s",
+        "node node-3: unhealthy, sick for 4s",
         "node node-3: cordoned",
     ]
     assert changes(unhealthy, well) == ["node node-3: Ready is True", "node node-3: healthy", "node node-3: schedulable again"]
@@ -49,7 +49,7 @@ def test_nodes_that_no_check_covers_are_one_line_however_many_they_are() -> None
     assert [line for line in changes(None, bare) if "node" in line][1:] == ["500 nodes are covered by no check"]
     assert changes(bare, bare) == []
     assert changes(status(row("a")), status(row("a", Health.SKIPPED, reason=NOT_COVERED))) == ["node a: covered by no check"]
-    assert changes(bare, judged) == ["node node-0: unhealthy 4s", "499 nodes are covered by a check now, and healthy"]
+    assert changes(bare, judged) == ["node node-0: unhealthy, sick for 4s", "499 nodes are covered by a check now, and healthy"]
 
 
 def test_a_sick_node_that_vanishes_from_the_list_is_not_passed_over() -> None:

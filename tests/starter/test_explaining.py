@@ -252,7 +252,7 @@ def test_data_is_not_at_risk_where_off_is_proven() -> None:
 def test_what_an_episode_waits_for_counts_down_there_too() -> None:
     """A person who asks of one node sees how long nothing will be done to it yet."""
     waits = episode(doing="waits before power-management", waiting_until=NOW + timedelta(seconds=8))
-    assert "an episode is in progress: waits before power-management (8s)" in conclusion(explained(opened=waits))
+    assert "an episode is in progress: waits before power-management, at most 8s" in conclusion(explained(opened=waits))
 
 
 @pytest.mark.parametrize(

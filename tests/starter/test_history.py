@@ -331,9 +331,8 @@ def test_a_moment_is_in_the_readers_zone_unless_it_names_its_own(said: str, show
 
 @pytest.mark.parametrize("said", ["", "noon", "25:00", "0001-01-01", "1999-12-31 23:59", "2026-11-21T12:00:01Z", "9999-12-31"])
 def test_a_moment_that_nothing_can_be_on_record_of_is_refused(said: str) -> None:
-    with pytest.raises(
-        ValueError, match="at: expected a moment such as 03:12 or 2026-11-26 03:12 that is not still to come, got "
-    ):
+    forms = "03:12, 2026-11-26 03:12 or 2026-11-26T03:12Z, in your zone where it names none"
+    with pytest.raises(ValueError, match=f"at: expected a moment of the past such as {forms}, got "):
         asked_moment(said, NOW)
 
 
@@ -404,7 +403,7 @@ def test_each_episode_stands_with_what_it_was_at_and_what_came_before_and_after(
     over = "ended 2026-11-21 12:48:20+01:00, recovered: as the script says"
     no = "ended 2026-11-21 12:49:20+01:00, refused: as the script says"
     assert drawn(as_text(found), width=1000) == [
-        "prod at 2026-11-21 12:50:00+01:00 (CET)",
+        "prod at 2026-11-21 12:50:00+01:00 (CET), as are all moments below",
         "What kept everything from being begun",
         (
             "  paused from 2026-11-21 12:10:00+01:00 to 2026-11-21 12:55:00+01:00 by amy, until it is ended by hand: "
@@ -479,11 +478,11 @@ def test_what_held_a_node_then_stands_in_the_readers_zone_with_what_is_not_known
     )
     found = replace(moment_of(), node="node-7", spells=(spell,), unknown=("spells that last: no scanner",))
     shown = dict(sections(found))
-    assert "node-7 of prod at 2026-11-21 12:50:00+01:00 (CET)" in shown
+    assert "node-7 of prod at 2026-11-21 12:50:00+01:00 (CET), as are all moments below" in shown
     ((_, said),) = shown["Sick and not repaired, then or in the hour before"]
     assert said == (
         "node-7: it was sick since 2026-11-21 12:45:00+01:00: ReadyUnknown, under NodeHealthCheck//workers; "
-        "it would have been repaired (reboot) from 2026-11-21 12:46:00+01:00 on, as the first; "
+        "it would have been repaired (reboot) from 2026-11-21 12:46:00+01:00 on, before every other node; "
         "what held it since 2026-11-21 12:49:50+01:00: Mode: observe since 2026-11-21 12:49:00+01:00"
     )
     assert [said for _, said in shown["Not shown"]][1:] == ["spells that last: no scanner"]
@@ -563,8 +562,8 @@ async def test_before_anything_nothing_is_on_record(keyboard: Path, warden: Node
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--at", "noon"), "nodewarden: --at: expected a moment such as 03:12 or 2026-11-26 03:12"),
-        (("--at", "2126-01-01"), "nodewarden: --at: expected a moment such as 03:12 or 2026-11-26 03:12"),
+        (("--at", "noon"), "nodewarden: --at: expected a moment of the past such as 03:12, 2026-11-26 03:12"),
+        (("--at", "2126-01-01"), "nodewarden: --at: expected a moment of the past such as 03:12, 2026-11-26 03:12"),
         (("--at", "03:12", "--node", "node-1"), "nodewarden: --at: expected neither --node nor --outcome beside it"),
     ],
 )

@@ -57,30 +57,31 @@ def test_everything_in_its_place() -> None:
         "nodewarden  cluster prod  4 nodes, view live, cluster Lease held, 0 of 1 permits in use  2026-11-21T12:00:00Z",
         "Temporal 127.0.0.1:7233",
         "EPISODE   KIND      PHASE         STEP               TRY   OPEN FOR   DOING",
-        "node-2    Fencing   in progress   power-management   1     1m15s      waits before power is touched (12s)",
+        "node-2    Fencing   in progress   power-management   1     1m15s      waits before power is touched, at most 12s",
         "                                                                      off proven, read at 2026-11-21T11:59:00Z",
         "CHECK                     HEALTHY   MAY IT ACT",
         "NodeHealthCheck/workers   11/12     may act on 4 more",
-        "NODE      ZONE     READY     VERDICT                          SCHEDULABLE",
-        "node-2    zone-a   Unknown   unhealthy 1m02s (ReadyUnknown)   cordoned",
-        "node-3    zone-b   False     unhealthy in 23s (ReadyFalse)    yes",
-        "node-9    zone-a   True      healthy                          yes",
-        "node-10   zone-a   True      healthy                          yes",
+        "NODE      ZONE     READY     VERDICT                                    SCHEDULABLE",
+        "node-2    zone-a   Unknown   unhealthy, sick for 1m02s (ReadyUnknown)   cordoned",
+        "node-3    zone-b   False     becomes unhealthy in 23s (ReadyFalse)      yes",
+        "node-9    zone-a   True      healthy                                    yes",
+        "node-10   zone-a   True      healthy                                    yes",
         "ENDED    AGE   HOW",
         "node-5   3s    recovered after 2m07s: the node is back Ready with a new boot id",
     ]
 
 
+def test_a_count_of_the_healthy_says_which_others_look_healthy_below() -> None:
+    """A node that is well again counts once its episode has ended, though its own line says that it is healthy."""
+    seen = report(row("node-1"), checks=(check(healthy=9, unhealthy=1, recovering=1, starting=1),))
+    assert "NodeHealthCheck/workers   9/12, 1 starting, 1 recovering   may act on 4 more" in drawn(status(scanner=scanner(seen)))
+
+
 def test_countdowns_move_without_asking_anybody() -> None:
     shown = status(row("node-3", Health.SOON, due=NOW + timedelta(seconds=5), ready="False"))
     drawings = [drawn(shown, later=seconds) for seconds in (0, 3, 5, 9)]
-    rows = [next(line for line in lines if line.startswith("node-3")).split()[3:6] for lines in drawings]
-    assert rows == [
-        ["unhealthy", "in", "5s"],
-        ["unhealthy", "in", "2s"],
-        ["unhealthy", "by", "now"],
-        ["unhealthy", "by", "now"],
-    ]
+    rows = [" ".join(next(line for line in lines if line.startswith("node-3")).split()[3:-1]) for lines in drawings]
+    assert rows == ["becomes unhealthy in 5s", "becomes unhealthy in 2s", "unhealthy by now", "unhealthy by now"]
 
 
 def test_how_old_the_rows_of_nodes_are_is_said() -> None:
@@ -213,7 +214,7 @@ def test_a_remediation_shows_its_step_its_time_and_its_machine() -> None:
         (
             AdmissionRefusal.RETRY_LATER,
             "retry 2 of 3, not before 12:01:00",
-            "RetryLater: retry 2 of 3, not before 12:01:00 (1m00s)",
+            "RetryLater: retry 2 of 3, not before 12:01:00, due in 1m00s",
         ),
         (
             AdmissionRefusal.IN_FLIGHT,

@@ -32,8 +32,9 @@ def test_a_countdown_never_says_that_time_is_over_before_it_is(left: float, word
 
 def test_verdicts_say_when_and_why() -> None:
     soon = row("n", Health.SOON, due=NOW + timedelta(seconds=12), reason="ReadyUnknown")
-    assert wording.verdict(soon, NOW) == "unhealthy in 12s (ReadyUnknown)"
-    assert wording.verdict(row("n", Health.UNHEALTHY, since=ago(62), reason="ReadyFalse"), NOW) == "unhealthy 1m02s (ReadyFalse)"
+    assert wording.verdict(soon, NOW) == "becomes unhealthy in 12s (ReadyUnknown)"
+    sick = row("n", Health.UNHEALTHY, since=ago(62), reason="ReadyFalse")
+    assert wording.verdict(sick, NOW) == "unhealthy, sick for 1m02s (ReadyFalse)", "since its condition changed, not its verdict"
     assert wording.verdict(row("n", Health.SKIPPED, reason="NotCovered"), NOW) == "skipped (NotCovered)"
     assert wording.verdict(row("n"), NOW) == "healthy"
 
