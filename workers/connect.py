@@ -231,6 +231,8 @@ def _credentials(settings: TemporalSettings) -> str:
 
 
 def _one_line(error: BaseException) -> str:
+    if isinstance(error, TimeoutError):
+        return f"no answer within {ATTEMPT_TIMEOUT.total_seconds():g} s"
     text = str(error) or type(error).__name__
     said = re.search(r'(?:message|error): "([^"]+)"', text)  # the innermost, of Rust's own errors
     return said[1] if said else shorten(text, 200, placeholder=" …")

@@ -60,6 +60,13 @@ BRIEFLY = {
 """The obstacle in a few words, where the whole sentence stands nearby."""
 
 
+WITHOUT_TEMPORAL = (
+    "where workers can't reach it either, nothing is begun; `nodewarden doctor` looks for the cause, and `nodewarden explain "
+    "NODE` needs no Temporal"
+)
+"""What a person is told whose command can't reach Temporal."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Obstacle:
     """One obstacle, with the reason in a sentence."""

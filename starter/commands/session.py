@@ -254,6 +254,7 @@ def _run(session: Session, work: Coroutine[Any, Any, Exit | None]) -> NoReturn:
 
 
 def _judge(error: Exception) -> tuple[str, Exit]:
+    from policy.scan.readiness import WITHOUT_TEMPORAL
     from policy.values.errors import PolicyError
     from workers.errors import (
         EmbeddedServerError,
@@ -270,7 +271,8 @@ def _judge(error: Exception) -> tuple[str, Exit]:
     if isinstance(error, RequestError):
         return in_a_line(str(error)), Exit(error.exit_code)
     if isinstance(error, TemporalUnreachableError | EmbeddedServerError):
-        return str(error), Exit.UNREACHABLE
+        tried = isinstance(error, TemporalUnreachableError) and error.__cause__ is not None  # else no address is known
+        return f"{error}; {WITHOUT_TEMPORAL}" if tried else str(error), Exit.UNREACHABLE
     text = " ".join(str(error).split()) or "no further details"
     return f"unexpected {type(error).__name__}: {text[:300]} (--debug shows where)", Exit.FAILED
 

@@ -18,6 +18,7 @@ import pytest
 from temporalio.client import Client
 
 from policy.episode.messages import FencingInput, RemediationInput, episode_id
+from policy.scan.readiness import WITHOUT_TEMPORAL
 from starter.client import Nodewarden
 from starter.commands import episodes as commands
 from starter.commands.session import complain
@@ -447,6 +448,7 @@ async def test_no_temporal_is_code_5_and_one_line(keyboard: Path, monkeypatch: p
     assert result.exit_code == 5
     assert result.stderr.startswith(f"nodewarden: cannot reach Temporal at 127.0.0.1:{port}: ")
     assert len(result.stderr.splitlines()) == 1
+    assert result.stderr.endswith(f"; {WITHOUT_TEMPORAL}\n")
 
 
 async def test_a_kubeconfig_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from temporalio.worker import Worker
 
 from activities.contracts import metrics
 from tests.test_metrics import HISTOGRAMS, TEMPORALS
+from workers import connect as connecting
 from workers import runtime as module
 from workers.configuration.process_settings import TemporalSettings
 from workers.connect import _silence_of, connect, connect_meanwhile, watch_temporal
@@ -48,6 +49,16 @@ async def test_patience_that_runs_out_names_the_address() -> None:
     settings = nowhere()
     with pytest.raises(TemporalUnreachableError, match=f"cannot reach Temporal at {settings.address}: Connection refused$"):
         await connect(settings, patience=timedelta(milliseconds=300))
+
+
+async def test_a_service_that_takes_the_connection_and_says_nothing_is_named_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one that is frozen: the error has no text of its own."""
+    monkeypatch.setattr(connecting, "ATTEMPT_TIMEOUT", timedelta(milliseconds=200))
+    silent = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
+    async with silent:
+        address = f"127.0.0.1:{silent.sockets[0].getsockname()[1]}"
+        with pytest.raises(TemporalUnreachableError, match=f"cannot reach Temporal at {address}: no answer within 0.2 s$"):
+            await connect(TemporalSettings(address=address), patience=timedelta(milliseconds=1))
 
 
 async def test_a_worker_waits_for_a_service_that_is_not_up_yet(server: str, caplog: pytest.LogCaptureFixture) -> None:
