@@ -20,6 +20,9 @@ from policy.values.times import written
 
 MODES_MEMO = "modes"
 """A memo of a scanner's workflow: its `ClusterModes`, for people, and for the next scanner of the cluster."""
+MODE_CHANGES_MEMO = "mode-changes"
+"""Another one: its `ModeChange`s."""
+CHANGES_REMEMBERED = 20
 MOST_RULES = 50
 MOST_NODES, MOST_NAMES = 200, 500
 """So many names one rule has, and all together: each scan and each last look carries them."""
@@ -53,11 +56,34 @@ class ModeRule:
     @property
     def scope(self) -> str:
         """The nodes that it is for, in words."""
-        named = ", ".join(self.nodes[:5]) + (f" and {len(self.nodes) - 5} more" if len(self.nodes) > 5 else "")
-        return f"nodes with {self.selector}" if self.selector else named or "all nodes"
+        return scope_of(self.nodes, self.selector)
 
     def __str__(self) -> str:
         return f"set for {self.scope} by {self.by} at {written(self.at)}: {in_a_line(self.reason, 200)}"
+
+
+def scope_of(nodes: tuple[str, ...], selector: str) -> str:
+    """The nodes of a rule in words."""
+    return f"nodes with {selector}" if selector else some_of(nodes, 5) or "all nodes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModeChange:
+    """A person's command about modes that was obeyed, also where no rule is left of it. mode: or UNSET. scope: in words."""
+
+    at: datetime
+    by: str
+    mode: str
+    scope: str
+    reason: str
+
+    def __str__(self) -> str:
+        what = f"the rule for {self.scope} was taken back" if self.mode == UNSET else f"{self.mode} was set for {self.scope}"
+        return f"{written(self.at)}: {what} by {self.by}: {self.reason}"
+
+
+ModeChanges = tuple[ModeChange, ...]
+"""The last ones of one cluster, the oldest first."""
 
 
 @lru_cache(maxsize=256)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from workers.configuration.settings import Settings
 
 SHOWN = 8
-"""Nodes of one line; JSON has them all."""
+"""Nodes of one line, and changes; JSON has them all."""
 
 app = typer.Typer(help="Show and set how far programs may go with nodes: observe, cordon, drain or repair.")
 
@@ -46,7 +46,7 @@ async def _shown(context: typer.Context, *, cluster: str, output: OutputOption) 
 
     session = session_of(context, cluster=cluster, output=output)
     async with session.connected() as (warden, settings, name):
-        modes = await warden.scanner(name).modes()
+        modes, changes = await warden.scanner(name).modes(), await warden.scanner(name).mode_changes()
     known, unread = await _known(session, settings, modes)
     answer = ModesAnswer(
         cluster=name,
@@ -56,6 +56,7 @@ async def _shown(context: typer.Context, *, cluster: str, output: OutputOption) 
         nodes=_lines(known) if known is not None else (),
         unread=unread or None,
         idle=known.idle_rules() if known is not None else (),
+        changes=changes,
     )
     show(session, lambda: answer, lambda: _as_text(answer))
 
@@ -92,6 +93,7 @@ def _lines(snapshot: LedgerSnapshot) -> tuple[ModeLine, ...]:
 def _as_text(found: ModesAnswer) -> RenderableType:
     """What is set, and which nodes are in which mode."""
     from rich.console import Group
+    from rich.padding import Padding
     from rich.text import Text
 
     from policy.values.display_text import counted, some_of
@@ -104,12 +106,17 @@ def _as_text(found: ModesAnswer) -> RenderableType:
         if rule in found.idle:
             parts.append(Text("  it covers no node now", style="yellow"))
     if found.unread:
-        return Group(*parts, Text(found.unread, style="yellow"))
+        parts.append(Text(found.unread, style="yellow"))
     for line in found.nodes:
         names = some_of(line.nodes, SHOWN)
         shown = names if len(names) <= 40 else counted(len(line.nodes), "node")
         mode = (line.mode.value, "" if line.mode is Mode.REPAIR else "yellow")
         parts.append(Text.assemble("\n", mode, f": {shown} under {line.check or 'no health check'}: {line.why}"))
+    if found.changes:
+        parts.append(Text("\nWhat people changed, the newest first", style="bold"))
+        parts += [Padding(Text(str(each)), (0, 0, 0, 2)) for each in reversed(found.changes[-SHOWN:])]
+    if (more := len(found.changes) - SHOWN) > 0:
+        parts.append(Text(f"  … and {more} before: see `nodewarden mode -o json`", style="dim"))
     return Group(*parts)
 
 

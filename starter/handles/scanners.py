@@ -25,7 +25,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from activities.contracts import search_attributes
 from activities.errors import ErrorType, error_type
 from policy.episode.messages import device_check_id, scanner_id
-from policy.episode.modes import MODES_MEMO, REPAIRS, ClusterModes
+from policy.episode.modes import MODE_CHANGES_MEMO, MODES_MEMO, REPAIRS, ClusterModes, ModeChanges
 from policy.episode.node_action import NodeActionSpec, Verb
 from policy.fence.device_check import DeviceMemory, DeviceReport
 from policy.history.spells import ScannerSpells
@@ -107,7 +107,8 @@ class ScannerHandle:
             try:
                 # S44, S52: a pause, or a mode, is ended by its moment or a person, and not by another start.
                 modes = replace(await self.modes(), setting=mode)
-                run_id = await self._start(replace(wanted, pauses=await self.pauses(), modes=modes))
+                changes = await self.mode_changes()
+                run_id = await self._start(replace(wanted, pauses=await self.pauses(), modes=modes, mode_changes=changes))
             except WorkflowAlreadyStartedError as error:
                 if not await self._makes_way():
                     return self._started(error.run_id, ours, started=False)
@@ -158,6 +159,11 @@ class ScannerHandle:
         last = await remembered(self._handle, what=self._what)
         found: ClusterModes = await last.memo_value(MODES_MEMO, default=REPAIRS, type_hint=ClusterModes) if last else REPAIRS
         return found
+
+    async def mode_changes(self) -> ModeChanges:
+        """The last ones by people, also of earlier scanners; needs no worker. Raises SilentError."""
+        last = await remembered(self._handle, what=self._what)
+        return await last.memo_value(MODE_CHANGES_MEMO, default=(), type_hint=ModeChanges) if last else ()
 
     async def status(self) -> ScannerStatus:
         """What it knows. Raises MissingError, which says how the last one ended, where none runs, SilentError where no worker
@@ -228,7 +234,11 @@ class ScannerHandle:
                 task_queue=WORKFLOW_QUEUE,
                 id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
                 priority=options.URGENT,
-                memo={PAUSES_MEMO: wanted.pauses, MODES_MEMO: wanted.modes},
+                memo={
+                    PAUSES_MEMO: wanted.pauses,
+                    MODES_MEMO: wanted.modes,
+                    MODE_CHANGES_MEMO: wanted.mode_changes,
+                },
                 static_summary=f"scans {self.cluster}, at most {wanted.cap} disrupted at once",
                 search_attributes=TypedSearchAttributes(
                     [

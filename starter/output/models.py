@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from policy.checks.verdicts import Health, Standing
 from policy.episode.messages import EpisodeStatus, Kind
-from policy.episode.modes import ModeRule
+from policy.episode.modes import ModeChanges, ModeRule
 from policy.history.offenders import RepairedMachine
 from policy.history.spells import Spell
 from policy.remediation.strategies import Action
@@ -164,7 +164,8 @@ class ModeLine:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModesAnswer:
     """How far programs may go. default, why: for nodes without a rule. rules: the oldest first. nodes: by mode, check and reason.
-    unread: why the nodes are not known, null where they are. idle: those of `rules` that cover no node now."""
+    unread: why the nodes are not known, null where they are. idle: those of `rules` that cover no node now. changes: the last
+    ones by people, the oldest first, also of rules that are gone."""
 
     cluster: str
     default: Mode
@@ -173,6 +174,7 @@ class ModesAnswer:
     nodes: tuple[ModeLine, ...]
     unread: str | None
     idle: tuple[ModeRule, ...] = ()
+    changes: ModeChanges = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,7 @@ from policy.episode.messages import (
     RecordEntry,
     RemediationInput,
 )
+from policy.episode.modes import MODE_CHANGES_MEMO, ModeChange, scope_of
 from policy.episode.node_action import Verb
 from policy.episode.permits import Permit, PermitState
 from policy.fence.device_check import DeviceMemory, DeviceReport, DeviceRow, Reachability, report_of
@@ -44,6 +45,7 @@ from workflows.kit.messages import (
     DeviceCheckInput,
     DeviceCheckResult,
     ExtendRequest,
+    ModeRequest,
     PauseRequest,
     PersonRequest,
     ScannerResult,
@@ -373,6 +375,13 @@ class ScannerStandIn:
         pause = Pause(who=request.who, owner=request.who, reason=request.reason, since=workflow.now(), until=request.until)
         self._keep(paused(self._pauses, pause))
         return f"{self._input.cluster} is {described((pause,))}"
+
+    @workflow.update
+    def set_mode(self, request: ModeRequest) -> str:
+        scope = scope_of(request.nodes, request.selector)
+        change = ModeChange(at=workflow.now(), by=request.who, mode=request.mode, scope=scope, reason=request.reason)
+        workflow.upsert_memo({MODE_CHANGES_MEMO: (*self._input.mode_changes, change)})
+        return f"{self._input.cluster}: {request.mode}"
 
     @workflow.update
     def unpause(self, request: UnpauseRequest) -> str:

@@ -16,7 +16,7 @@ from policy.checks.verdicts import Health, Standing, Verdict
 from policy.dialects import parse
 from policy.episode.events import When
 from policy.episode.messages import EpisodeStatus, Kind, OffProof, Phase
-from policy.episode.modes import ModeAnswer, ModeRule
+from policy.episode.modes import ModeAnswer, ModeChange, ModeRule
 from policy.episode.permits import Permit, PermitState
 from policy.fence.device_check import DeviceToCheck, NodeToCheck, held_rows, report_of
 from policy.fence.plan import PowerDevice
@@ -357,6 +357,31 @@ def test_the_modes_are_a_line_each_and_nodes_without_a_rule_are_named_only_where
         assert shown[0].startswith("observe: set for all" if rules else "nodes without a rule: repair (w)")
         assert any(written(NOW) in each for each in shown[-3:])
         assert "observe: node-1, node-2 under NodeHealthCheck/workers: set for all nodes" in " ".join(shown)
+
+
+def test_the_last_changes_of_modes_are_listed_the_newest_first() -> None:
+    """S44: who set this to observe, and when? Also where the cluster can't be read."""
+    changes = [ModeChange(at=ago(60 - n), by="ada", mode="observe", scope="all nodes", reason=f"drill {n}") for n in range(9)]
+    changes.append(ModeChange(at=ago(1), by="bob", mode="unset", scope="nodes with rack=r7", reason="enough"))
+    found = ModesAnswer(cluster="c", default=Mode.REPAIR, why="w", rules=(), nodes=(), unread="no rights", changes=tuple(changes))
+    shown = builders.drawn(modes_as_text(found), width=120)
+    at = shown.index("What people changed, the newest first")
+    assert shown[at + 1] == f"  {written(ago(1))}: the rule for nodes with rack=r7 was taken back by bob: enough"
+    assert shown[at + 2].endswith(": observe was set for all nodes by ada: drill 8")
+    assert shown[-1] == "  … and 2 before: see `nodewarden mode -o json`"
+
+
+async def test_what_is_changed_is_listed_after_the_next_start(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
+    """As a pause, it is the cluster's and not the scanner's."""
+    scanner = warden.scanner(cluster)
+    assert await scanner.mode_changes() == ()
+    await warden.start_scanner(cluster)
+    await scanner.set_mode("drain", who="ada", reason="careful here", nodes=("node-1",))
+    await warden.stop_scanner(cluster, who="ada", reason="new settings")
+    await warden.start_scanner(cluster)
+    await scanner.set_mode("unset", who="bob", reason="done", nodes=("node-1",))
+    known = [(each.mode, each.scope, each.by, each.reason) for each in await scanner.mode_changes()]
+    assert known == [("drain", "node-1", "ada", "careful here"), ("unset", "node-1", "bob", "done")]
 
 
 async def test_a_node_without_an_episode_is_there_all_the_same(at_home: ApiClient, warden: Nodewarden, cluster: str) -> None:

@@ -20,7 +20,7 @@ from temporalio.testing import WorkflowEnvironment
 from activities.episodes import EpisodeService
 from policy.episode.decisions import Decision, DecisionKind
 from policy.episode.messages import FencingInput
-from policy.episode.modes import MODES_MEMO, ClusterModes, ModeRule, mode_of
+from policy.episode.modes import MODE_CHANGES_MEMO, MODES_MEMO, ClusterModes, ModeChange, ModeChanges, ModeRule, mode_of
 from policy.episode.permits import PermitDecision, PermitQuestion, PermitQuestions
 from policy.preservation.preservation_index import PreservationNeed
 from policy.scan.pauses import PAUSES_MEMO, PauseEnd, Pauses
@@ -32,6 +32,7 @@ from tests.workflows.surroundings import eventually, let_pass
 from workflows.definitions.scanner import HealthScanner
 from workflows.kit import continuation
 from workflows.kit.messages import ModeRequest, PauseRequest, StopRequest, UnpauseRequest
+from workflows.scanner import commands
 from workflows.scanner.state import ScannerInput, ScannerState
 from workflows.scanner.story import Poll
 
@@ -314,6 +315,30 @@ async def test_what_is_set_holds_for_the_next_scan_and_the_next_look(env: Workfl
             scan, "unset", selector="rack=r7"
         )
         assert await asked(scan) == OBSERVES
+
+
+async def test_who_changed_a_mode_is_known_also_once_its_rule_is_gone(
+    env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S44: a person who finds a cluster observed asks who set that, and when. What was refused is no change."""
+    monkeypatch.setattr(commands, "CHANGES_REMEMBERED", 3)
+    earlier = ModeChange(at=NOW, by="bob", mode="observe", scope="all nodes", reason="install")
+    async with scanning(env, ScriptedCluster(), modes=OBSERVES, mode_changes=(earlier,)) as scan:
+        await scan.until(lambda status: status.report is not None)
+        await says(scan, "repair", selector="rack=r7")
+        await says(scan, "unset", selector="rack=r7")
+        with pytest.raises(WorkflowUpdateFailedError):
+            await says(scan, "unset", selector="rack=r7")
+        memo = await (await scan.client_handle().describe()).memo_value(MODE_CHANGES_MEMO, type_hint=ModeChanges)
+        by, why = "by ada (identity not verified)", "rack 7 first"
+        assert [str(each).partition(": ")[2] for each in memo] == [
+            "observe was set for all nodes by bob: install",
+            f"repair was set for nodes with rack=r7 {by}: {why}",
+            f"the rule for nodes with rack=r7 was taken back {by}: {why}",
+        ]
+        await says(scan, "drain", nodes=("node-1",))
+        memo = await (await scan.client_handle().describe()).memo_value(MODE_CHANGES_MEMO, type_hint=ModeChanges)
+        assert [each.mode for each in memo] == ["repair", "unset", "drain"]
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,9 @@ class HealthScanner:
     @workflow.init
     def __init__(self, request: ScannerInput) -> None:
         self._input = request
-        state = request.state or ScannerState(started=workflow.now(), pauses=request.pauses, modes=request.modes)
+        state = request.state or ScannerState(
+            started=workflow.now(), pauses=request.pauses, modes=request.modes, mode_changes=request.mode_changes
+        )
         state.holder = state.holder or request.holder
         self._state, self._underway = state, Underway(wait=request.wait)
         self._commands = Commands(request, state, self._underway)

@@ -13,12 +13,23 @@ from temporalio import workflow
 
 from activities.contracts.episodes import FoundOpen
 from policy.episode.decisions import DecisionKind
-from policy.episode.modes import MODES_MEMO, REPAIRS, UNSET, ClusterModes, ModeRule
+from policy.episode.modes import (
+    CHANGES_REMEMBERED,
+    LONGEST_KEPT,
+    MODE_CHANGES_MEMO,
+    MODES_MEMO,
+    REPAIRS,
+    UNSET,
+    ClusterModes,
+    ModeChange,
+    ModeRule,
+    scope_of,
+)
 from policy.episode.node_action import Verb
 from policy.episode.permits import PermitState
 from policy.scan import pauses
 from policy.scan.pauses import PAUSES_MEMO, Pause, Pauses
-from policy.values.display_text import some_of
+from policy.values.display_text import in_a_line, some_of
 from policy.values.mode import Mode, read_mode
 from policy.values.times import format_duration
 from workflows.episode.attestation import refused
@@ -99,8 +110,15 @@ class Commands:
     def take_mode(self, request: ModeRequest) -> str:
         """Raises ApplicationError where that can't be set."""
         state, cluster = self._state, self._scanner.cluster
+        change = ModeChange(
+            at=workflow.now(),
+            by=request.by,
+            mode=request.mode,
+            scope=scope_of(request.nodes, request.selector),
+            reason=in_a_line(request.reason, LONGEST_KEPT),
+        )
         try:
-            self._set_modes(self.changed_modes(request))
+            self._set_modes(self.changed_modes(request), change)
         except ValueError as error:
             raise refused(f"mode: {error}") from error
         about = some_of(request.nodes, MOST_NAMED) or request.selector or "all nodes"
@@ -168,11 +186,12 @@ class Commands:
         workflow.upsert_memo({PAUSES_MEMO: changed})
         self._underway.changed = True
 
-    def _set_modes(self, changed: ClusterModes) -> None:
-        """It takes effect at once: no report that was made under the former modes is acted on (S52)."""
+    def _set_modes(self, changed: ClusterModes, *changes: ModeChange) -> None:
+        """It takes effect at once: no report that was made under the former modes is acted on (S52). changes: by people."""
         before = self._state.modes
         if changed.default is not before.default or (changed.rules, changed.before) != (before.rules, before.before):
             self._underway.drop_report()
             self._underway.cut_short()
         self._state.modes, self._underway.changed = changed, True
-        workflow.upsert_memo({MODES_MEMO: changed})
+        self._state.mode_changes = (*self._state.mode_changes, *changes)[-CHANGES_REMEMBERED:]
+        workflow.upsert_memo({MODES_MEMO: changed, MODE_CHANGES_MEMO: self._state.mode_changes})

@@ -17,7 +17,7 @@ from activities.contracts.episodes import EpisodeDescription
 from policy.checks.fence_policies import Attempts, PowerMoment
 from policy.episode.decisions import Decision, DecisionKind
 from policy.episode.messages import Kind
-from policy.episode.modes import REPAIRS, ClusterModes
+from policy.episode.modes import REPAIRS, ClusterModes, ModeChanges
 from policy.episode.permits import NeedsPerson, Permit, PermitRequest, PermitState, Portion, Replacing
 from policy.history.spells import NodeDays, ObservationRecord, Spell
 from policy.scan.pauses import Pauses
@@ -78,6 +78,7 @@ class ScannerState:
     """Of the pods that may be freed in a minute; no more of them than pods."""
     pauses: Pauses = ()
     modes: ClusterModes = REPAIRS
+    mode_changes: ModeChanges = ()
 
     # What has become of episodes (`backoff.py`)
     held_off: dict[str, Backoff] = field(default_factory=dict)
@@ -326,6 +327,7 @@ class ScannerInput:
     holder: our name in the cluster Lease (`starter` fills it in, else the scanner asks once). cap: how many nodes of this
     cluster may be disrupted at once. repeat_alarm: how many fencings of one node for one reason are reported as a repetition.
     pauses: those of the last scanner; a pause that is in force goes on. modes: what is set, with the rules of the last scanner.
+    mode_changes: the last ones, for people.
     """
 
     cluster: str = ""
@@ -336,6 +338,7 @@ class ScannerInput:
     repeat_alarm: RepeatAlarm = DEFAULT_ALARM
     pauses: Pauses = ()
     modes: ClusterModes = REPAIRS
+    mode_changes: ModeChanges = ()
 
     def cap_under(self, report: ScanReport | None) -> int:
         """How many nodes may be disrupted at once: what the cluster's fence policies say, else `cap`."""
