@@ -83,7 +83,8 @@ async def test_the_page_is_followed_on_a_demo(tmp_path: Path) -> None:
         for line in modes.strip().splitlines():
             text = next((said for command, said in shows.items() if line.startswith(command) and "--reason" not in line), "")
             await shown(line, text, state)
-        assert "rack=r1" not in await typed("nodewarden mode", state)
+        set_now, _, changed = (await typed("nodewarden mode", state)).partition("What people changed")
+        assert ("rack=r1" in set_now, "the rule for nodes with rack=r1 was taken back" in changed) == (False, True)
         demo.tell(signal.SIGINT)
         assert await demo.ended() == 0
 

@@ -92,7 +92,7 @@ async def test_clusters_are_named(page: aiohttp.ClientSession) -> None:
         (f"{OF}/history?since=soon", 422, "since: expected a duration above 0 and of at most 366d"),
         (f"{OF}/history?outcome=fine", 422, "outcome: expected some of recovered"),
         (f"{OF}/history?limit=0", 422, "limit: expected a number greater than or equal to 1, got '0'"),
-        (f"{OF}/moment?at=2126-01-01", 422, "at: expected a moment such as 03:12"),
+        (f"{OF}/moment?at=2126-01-01", 422, "at: expected a moment of the past such as 03:12"),
         (f"{OF}/moment", 422, "at: "),
         ("/api/v1/nothing", 404, "Not Found"),
     ],

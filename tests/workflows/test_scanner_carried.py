@@ -12,7 +12,7 @@ from temporalio import workflow
 from policy.checks.fence_policies import Attempts, PowerMoment
 from policy.episode.decisions import Decision, DecisionKind
 from policy.episode.messages import Kind
-from policy.episode.modes import ClusterModes, ModeRule
+from policy.episode.modes import ClusterModes, ModeChange, ModeRule
 from policy.episode.permits import NeedsPerson, Permit, PermitDecision, PermitRequest, PermitState, Portion, Replacing
 from policy.history.spells import Ending, HeldSpan, NodeDays, ObservationRecord, Spell
 from policy.scan.pauses import PastPause, Pause
@@ -62,6 +62,7 @@ FULL = ScannerState(
     pauses=(PastPause(pause=Pause(who="ada", owner="ada", reason="drill", since=NOW)),),
     need_person={"d": NeedsPerson(node="d", incident="k", reminded=NOW)},
     modes=ClusterModes(found=Mode.OBSERVE, rules=(ModeRule(mode=Mode.REPAIR, by="ada", reason="r", at=NOW, nodes=("a",)),)),
+    mode_changes=(ModeChange(at=NOW, by="ada", mode="repair", scope="a", reason="r"),),
     halted="paused by ada",
     cluster_uid="uid-of-kube-system",
     decided=6,
