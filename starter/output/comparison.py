@@ -41,6 +41,15 @@ MOST_SHOWN = 200
 """Cases of one check that people are shown."""
 _MARKDOWN = re.compile(r"([\\`*_\[\]<>|])")
 
+LONGER_COUNTS = (
+    "Repairs that would have begun all the same, and how many of them would have been false. Undecided: sick now, and in no "
+    "other column. Later, in all: by how much later the repairs that are not false would have begun, all together."
+)
+BRAKE_COUNTS = (
+    "Spells: how often it kept a due node from a repair to the end, and in how many storms of many nodes. Rightly: the node came "
+    "back by itself. Wrongly: it had to be repaired, or stayed sick. Undecided: neither is known. In all: how long it held them."
+)
+CASES = "Each node at the moment at which its repair was due: what became of it and how long after, and where that is recorded."
 BECAME = {
     Judgement.FALSE: "false repair: came back by itself",
     Judgement.LATER: "came back by itself, but later",
@@ -89,15 +98,14 @@ def _of_check(found: Comparison, check: CheckComparison) -> Iterator[ReportPart]
             for each in check.timeouts
         ]
         names = ("TIME-OUT", "REPAIRS", "FALSE", "UNDECIDED", "LATER, IN ALL")
-        yield ReportPart(heading="Had the time-out been longer", columns=names, rows=rows)
+        yield ReportPart(heading="Had the time-out been longer", lines=(LONGER_COUNTS,), columns=names, rows=rows)
     if check.brakes:
         rows = [
             (each.code, *map(str, (each.spells, each.storms, each.rightly, each.wrongly, each.undecided)), span(each.held))
             for each in check.brakes
         ]
         names = ("HELD BY", "SPELLS", "STORMS", "RIGHTLY", "WRONGLY", "UNDECIDED", "IN ALL")
-        why = "Rightly: the node came back by itself. Wrongly: it had to be repaired, or stayed sick."
-        yield ReportPart(heading="What held nodes", lines=(why,), columns=names, rows=rows)
+        yield ReportPart(heading="What held nodes", lines=(BRAKE_COUNTS,), columns=names, rows=rows)
     if check.armed is not None:
         yield ReportPart(heading="Repairs of this check", lines=tuple(_of_armed(check.armed)))
     shown = tuple(reversed(check.cases))[:MOST_SHOWN]
@@ -105,7 +113,7 @@ def _of_check(found: Comparison, check: CheckComparison) -> Iterator[ReportPart]
         older = f"The latest {MOST_SHOWN} of {len(check.cases)}; `nodewarden compare -o json` has all."
         yield ReportPart(
             heading="Each case",
-            lines=(older,) if len(check.cases) > len(shown) else (),
+            lines=(CASES, *((older,) if len(check.cases) > len(shown) else ())),
             columns=("NODE", "DUE", "WHAT BECAME OF IT", "AFTER"),
             rows=[(each.spell.node, written(each.spell.due), _became(each), _after(each)) for each in shown],
             links=[each.page or each.workflow_id for each in shown],
@@ -115,7 +123,7 @@ def _of_check(found: Comparison, check: CheckComparison) -> Iterator[ReportPart]
 
 def _answers(found: Comparison, check: CheckComparison) -> Iterator[str]:
     armed = f", and for {check.armed_days:,.1f} in mode repair" if check.armed_days else ""
-    yield f"Observed for {check.observed_days:,.1f} node-days{armed}."
+    yield f"Observed for {check.observed_days:,.1f} node-days{armed} (one is one node, looked at for a day)."
     yield f"Would have repaired: {check.would_repair}."
     if not check.would_repair:
         return
@@ -158,11 +166,11 @@ def _of_armed(armed: ArmedTally) -> Iterator[str]:
 
 
 def _estimate(found: Estimate, needed: str, *, percent: bool = False) -> str:
-    """`1.4 (95 %: 0.37 to 3.5)`; no number where it would say nothing. needed: of what, at least."""
+    """`1.4 (95 % interval: 0.37 to 3.5)`; no number where it would say nothing. needed: of what, at least."""
     if not found.enough:
         return f"too few to say, {needed} are needed"
     value, low, high = (_figure(each * (100 if percent else 1)) for each in (found.value, found.low, found.high))
-    return f"{value}{' %' if percent else ''} (95 %: {low} to {high})"
+    return f"{value}{' %' if percent else ''} (95 % interval: {low} to {high})"
 
 
 def _figure(number: float) -> str:

@@ -70,6 +70,14 @@ def test_it_fits_eighty_columns_and_links_each_case() -> None:
         assert f"    {case.workflow_id}" in lines
 
 
+def test_each_table_has_a_line_that_says_what_its_columns_count() -> None:
+    tables = [each for each in parts(story()) if each.columns]
+    assert [each.heading for each in tables] == ["Had the time-out been longer", "What held nodes", "Each case"]
+    for table in tables:
+        said = " ".join(table.lines).lower()
+        assert [name for name in table.columns[1:] if name.lower() not in said] == []
+
+
 def test_a_node_that_was_repaired_after_it_was_held_is_not_said_to_have_had_no_repair() -> None:
     capped = (held("CapReached", NOON, NOON + minutes(3)),)
     spells = [spell(f"node-{each}", held=capped, ending=each, mode=Mode.REPAIR) for each in (Ending.OURS, Ending.CAME_BACK)]
