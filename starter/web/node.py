@@ -175,6 +175,7 @@ def _verdict(at: datetime, check: str, said: str) -> TimelineEntry:
 
 def _episode(episode: EpisodeRecord | EndedEpisode, entries: Sequence[RecordEntry]) -> Iterator[TimelineEntry]:
     """Its beginning, all of its record, and its end where the record does not have one."""
+    assert episode.kind is not None
     open_now = episode.ended is None
     yield TimelineEntry(
         at=episode.started,
