@@ -11,11 +11,11 @@ from typing import Protocol
 from policy.checks.verdicts import Health
 from policy.episode.advice import section_of
 from policy.episode.messages import REPAIRED, EpisodeResult, EpisodeStatus, Outcome, Phase
+from policy.episode.modes import only_some
 from policy.scan import pauses, readiness
 from policy.scan.readiness import Obstacle, ObstacleCode
 from policy.scan.scan_report import AtRisk, CheckReport, NodeAtRisk, TargetRow
 from policy.values.display_text import counted
-from policy.values.mode import Mode
 from policy.values.times import written
 from workflows.kit.messages import Backoff, ScannerStatus
 
@@ -101,12 +101,6 @@ def may_act(check: CheckReport, blocked: str = "") -> str:
         return f"only observed: {check.message}"
     limited = only_some(check.modes)
     return check.no_targets or limited + (f"may act: {check.message}" if check.message else f"may act on {check.remaining} more")
-
-
-def only_some(modes: tuple[tuple[Mode, int], ...]) -> str:
-    """How a sentence begins about a check that may act on some of its targets only, else "". modes: how many are in which."""
-    observed, total = dict(modes).get(Mode.OBSERVE, 0), sum(number for _, number in modes)
-    return f"only on {total - observed} of {total}, the mode of the others is observe; " if observed else ""
 
 
 def at_risk(row: NodeAtRisk, now: datetime) -> str:

@@ -251,6 +251,12 @@ class ModeAnswer:
         return f"its mode is {self.mode}: {self.why}"
 
 
+def only_some(modes: tuple[tuple[Mode, int], ...]) -> str:
+    """How a sentence begins about a check that may act on some of its targets only, else "". modes: how many are in which."""
+    observed, total = dict(modes).get(Mode.OBSERVE, 0), sum(number for _, number in modes)
+    return f"only on {total - observed} of {total}, the mode of the others is observe; " if observed else ""
+
+
 def mode_of(
     modes: ClusterModes, node: str, labels: Mapping[str, str] | None, annotation: str | None = None, check: str = ""
 ) -> ModeAnswer:

@@ -187,6 +187,7 @@ def _became(each: JudgedSpell) -> str:
         became += f", and ended {each.outcome}" if each.outcome is not None else ""
         became = BECAME[Judgement.OURS] if each.outcome in REPAIRED else became
         became += " after it was held" if each.judgement is Judgement.HELD else ""
+        by += ": its episode began" if each.outcome in REPAIRED else ""
     return in_a_line(became + by + traces)
 
 

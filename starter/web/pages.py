@@ -19,6 +19,7 @@ from starlette.templating import Jinja2Templates
 from activities.contracts.episode_start import queries
 from policy.episode.advice import ONLY_IF, advice, section_of
 from policy.episode.messages import episode_id, scanner_id
+from policy.episode.modes import only_some
 from policy.episode.proofs import OFF_PROVEN, proof_in_words
 from policy.fence.device_check import fenceable
 from policy.history.spells import would_have
@@ -98,7 +99,7 @@ _FILTERS: dict[str, Any] = {
     "seconds": lambda seconds: wording.span(timedelta(seconds=seconds)),
     "left": lambda left: wording.span(timedelta(seconds=math.ceil(left.total_seconds()))),
     "may_act": wording.may_act,
-    "only_some": wording.only_some,
+    "only_some": only_some,
     "end_style": wording.end_style,
     "colour": lambda row: COLOUR[wording.HEALTH_STYLE[row.health]],
     "health": lambda health: COLOUR[wording.HEALTH_STYLE[health]],

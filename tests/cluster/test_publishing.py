@@ -22,6 +22,7 @@ from activities.contracts.scan import OpenEpisode
 from policy.objects.remediations import RemediationObject
 from policy.scan.admission import Refused
 from policy.scan.scan_report import CheckReport, ClusterLease
+from policy.values.mode import Mode
 from policy.values.object_refs import ObjectRef
 from simulator.api.control.faults import Accident, Fault
 from simulator.api.server import ApiServer
@@ -204,6 +205,21 @@ def test_an_episode_that_waits_for_its_first_permit_has_begun_nothing_and_one_th
     status = change(OPEN, status, (queued,))
     assert (told(status), [*status["inFlightRemediations"]]) == ([], ["node-1"])
     assert (status["phase"], status["reason"]) == ("Remediating", "waiting for a permit: node-1")
+
+
+def test_a_check_that_may_act_on_some_nodes_only_says_on_how_many() -> None:
+    """S52: a person who has armed one rack reads that it is one, in the condition and in the Event."""
+    observed = replace(OPEN, allowed=False, reason="Observed", message="the mode of all its targets is observe")
+    before = change(observed, {})
+    told(before)
+    armed = replace(OPEN, modes=((Mode.OBSERVE, 9), (Mode.REPAIR, 3)), message="12 of 12 nodes are healthy")
+    found = status_change(Situation(report=armed, current=before), AT)
+    assert found is not None
+    some = "only on 3 of 12, the mode of the others is observe; "
+    assert condition_of(found.patch["status"], "RemediationAllowed")["message"] == f"{some}the check may act"
+    assert [each.message for each in found.happenings] == [
+        f"new remediations are allowed again: {some}12 of 12 nodes are healthy"
+    ]
 
 
 def test_a_mistake_in_a_check_does_not_end_its_storm() -> None:

@@ -88,7 +88,7 @@ def test_a_node_that_was_repaired_after_it_was_held_is_not_said_to_have_had_no_r
     found = compare(recorded(*spells), (), (ours, released), since=NOON - timedelta(days=1), now=NOW)
     *_, cases = parts(ClusterComparison(cluster="prod", comparison=found))
     assert {row[0]: row[2] for row in cases.rows} == {
-        f"node-{Ending.OURS}": "repaired by nodewarden after it was held by CapReached",
+        f"node-{Ending.OURS}": "repaired by nodewarden after it was held by CapReached: its episode began",
         "node-i-2": "an episode began at 2026-11-28T12:03:00Z, and ended released after it was held by CapReached",
         "node-i-3": "an episode began at 2026-11-28T12:03:00Z after it was held by CapReached",
         f"node-{Ending.CAME_BACK}": "no repair: held by CapReached",

@@ -19,6 +19,7 @@ from activities.contracts.scan import OpenEpisode
 from policy.checks.circuit_breakers import LeaderLease, OpenReason, StatusWrite, conflict
 from policy.checks.health_check import ACTIVE, COOLING_DOWN
 from policy.episode.advice import MOST_NAMED, waiting
+from policy.episode.modes import only_some
 from policy.objects.remediations import RemediationObject
 from policy.remediation.ladder import Unusable
 from policy.scan.ledger import Ledger
@@ -118,7 +119,7 @@ def allowed(report: CheckReport) -> ConditionText:
     if report.error:
         return ConditionText(status="False", reason=unusable(report), message=report.error)
     if report.allowed:
-        return ConditionText(status="True", reason=REMEDIATION_ALLOWED, message="the check may act")
+        return ConditionText(status="True", reason=REMEDIATION_ALLOWED, message=f"{only_some(report.modes)}the check may act")
     return ConditionText(status="False", reason=report.reason or "NotAllowed", message=report.message)
 
 
@@ -378,7 +379,11 @@ def _node_check_events(report: CheckReport, current: Mapping[str, Any]) -> list[
     if not report.allowed and (was_disabled or not was_closed):
         found.append(happening(report, "RemediationSkipped", f"no new remediation: {report.message}", warning=True))
     if report.allowed and was_closed and not was_disabled:
-        found.append(happening(report, "RemediationAllowed", f"new remediations are allowed again: {report.message}"))
+        found.append(
+            happening(
+                report, "RemediationAllowed", f"new remediations are allowed again: {only_some(report.modes)}{report.message}"
+            )
+        )
     return found
 
 
@@ -519,7 +524,9 @@ def _machine_check_events(situation: Situation, before: Mapping[str, Any]) -> tu
         known = report.reason == OpenReason.TOO_MANY_UNHEALTHY
         return () if known else (happening(report, RESTRICTED, report.message, warning=True),)
     if report.allowed and was_closed:
-        return (happening(report, "RemediationAllowed", f"remediations are allowed again: {report.message}"),)
+        return (
+            happening(report, "RemediationAllowed", f"remediations are allowed again: {only_some(report.modes)}{report.message}"),
+        )
     return ()
 
 
