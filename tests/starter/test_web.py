@@ -8,6 +8,7 @@ import re
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from unittest.mock import AsyncMock
 
 import aiohttp
 import pytest
@@ -21,7 +22,7 @@ from policy.episode.node_action import AcceptedCommand, Verb
 from policy.episode.permits import PermitRequest
 from policy.fence.device_check import DeviceReport, DeviceRow
 from policy.history.offenders import OffenderRules, Repair, RepairedMachine, machines
-from policy.history.spells import Spell
+from policy.history.spells import Spell, would_have
 from policy.scan.admission import Refused
 from policy.scan.pauses import Pause, Pauses, described
 from policy.scan.permit_rules import AdmissionRefusal, unblocks
@@ -37,6 +38,7 @@ from starter.web import views
 from starter.web.now import overview_of
 from starter.web.views import Views
 from tests.patience import PATIENCE
+from tests.policy.builders import spell
 from tests.starter.builders import CHECK, check, episode, proof, report, result, row, scanner, status
 from tests.unlocked import unlocked
 from workflows.kit.messages import Backoff
@@ -645,6 +647,23 @@ async def test_many_pages_cost_what_one_costs_and_none_costs_nothing(
         while asked != scripted.asked:
             asked = scripted.asked
             await asyncio.sleep(0.3)
+
+
+async def test_a_record_says_on_what_off_rests_and_a_node_without_an_episode_has_its_spells(
+    page: aiohttp.ClientSession, scripted: ScriptedWarden, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same sentences as `nodewarden record`."""
+    sick = spell("node-1", lasted=None)
+    none = EpisodeRecord(cluster=CLUSTER, node="node-1", message="no episode, as far as Temporal remembers", started=NOW)
+    found = dataclasses.replace(none, kind=Kind.FENCING, outcome="recovered", ended=NOW, off_proof=proof())
+    shown = {}
+    for name, each in (("spells", dataclasses.replace(none, spells=(sick,))), ("episode", found)):
+        monkeypatch.setattr(scripted, "record", AsyncMock(return_value=each))
+        shown[name] = await text(page, f"/c/{CLUSTER}/record/node-1")
+    assert "There is no episode, as far as Temporal remembers." in shown["spells"]
+    assert would_have(sick) in shown["spells"]
+    assert "Off was" not in shown["spells"]
+    assert "Off was proven by ipmi://10.0.0.0:623, read off at" in shown["episode"]
 
 
 async def test_the_whole_way_from_temporal_to_the_page(warden: Nodewarden, cluster: str) -> None:
