@@ -382,7 +382,8 @@ def acts_in_order(config: FenceConfig) -> tuple[ShownAct, ...]:
         if dump is not None and dump.parameters.get("trusted", "no").lower() in YES and frees(config) is not Freeing.NONE:
             add(step, "delete the pods while the node says that its kernel dumps", MethodAction.FREE_PODS, dump)
         if plan.wait_before_power:
-            add(step, f"wait until the node has not been Ready for {format_duration(plan.wait_before_power)}")
+            waited = f"wait until {format_duration(plan.wait_before_power)} after the node stopped being Ready"
+            add(step, f"{waited}; a person's fencing of a Ready node does not wait")
         if dump is not None:
             add(step, "wait while the node writes its crash dump", MethodAction.KDUMP, dump)
         for each in offs:

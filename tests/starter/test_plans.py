@@ -73,7 +73,7 @@ async def test_the_default_of_a_node_in_a_cloud() -> None:
             "frees": "automatic",
             "order": [
                 act("isolation", "cordon", "mark-unschedulable", "mark-unschedulable"),
-                act("power-management", "wait until the node has not been Ready for 5m"),
+                act("power-management", WAIT),
                 act("power-management", "power off by ec2, and read it until off is proven", "off", "restart-instance"),
                 act("power-management", "wait until the API server says that the node is not Ready"),
                 act("power-management", FREED, "out-of-service-taint"),
@@ -86,6 +86,7 @@ async def test_the_default_of_a_node_in_a_cloud() -> None:
     )
 
 
+WAIT = "wait until 5m after the node stopped being Ready; a person's fencing of a Ready node does not wait"
 FREED = (
     "delete the pods and set the out-of-service taint, for which Kubernetes detaches volumes; in a cluster that does not act on "
     "it, delete the volume attachments instead"
@@ -208,7 +209,8 @@ async def test_a_table_says_the_same_in_the_order_in_which_it_is_done(monkeypatc
             "isolation:",
             "  1. cordon [mark-unschedulable]",
             "power-management:",
-            "  2. wait until the node has not been Ready for 5m",
+            "  2. wait until 5m after the node stopped being Ready; a person's fencing of a",
+            "     Ready node does not wait",
             "  3. power off by ec2, and read it until off is proven [restart-instance]",
             "     region=us-east-1",
             "     instance=i-0123456789abcdef0",

@@ -65,7 +65,7 @@ def test_a_plan_is_shown_in_the_order_of_a_fencing_whatever_is_listed_first() ->
     assert shown == [
         "cordon",
         "delete the pods while the node says that its kernel dumps",
-        "wait until the node has not been Ready for 5m",
+        "wait until 5m after the node stopped being Ready; a person's fencing of a Ready node does not wait",
         "wait while the node writes its crash dump",
         off.format("ipmi"),
         off.format("fence_eaton_snmp") + " (level 2: only where none before it is proven off)",
