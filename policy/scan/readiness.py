@@ -64,7 +64,7 @@ WITHOUT_TEMPORAL = (
     "where workers can't reach it either, nothing is begun; `nodewarden doctor` looks for the cause, and `nodewarden explain "
     "NODE` needs no Temporal"
 )
-"""What a person is told whose command can't reach Temporal."""
+"""For a person, of a command that can't reach Temporal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
