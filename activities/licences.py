@@ -32,7 +32,7 @@ from policy.fence.config import LONGEST_ACT
 from policy.fence.credential_hosts import compared
 from policy.fence.kdump import KdumpReading, KernelDead
 from policy.fence.plan import SEALED_FOR, FencingPlan, PowerDevice
-from policy.fence.power import PowerAct, Quarantine
+from policy.fence.power import OF_PATHS, OF_POWER, PowerAct, Quarantine
 from policy.objects.marks import Added
 from policy.objects.nodes import NodeView
 from policy.values.times import format_duration
@@ -211,13 +211,15 @@ class Licences:
         return f"{nonce}.{self._keyring.sign('act', nonce, *_facts(target, wanted.act, wanted.not_after))}"
 
     def require_licence(self, request: DeviceCommand, act: PowerAct) -> None:
-        """Raises NotLicensed for a command that no last look of ours has licensed, or that was carried out before. The same
-        activity may use it again: Temporal has lost the answer of the attempt before."""
+        """Raises NotLicensed for a command that no last look of ours has licensed, or for a device of another kind, or that was
+        carried out before. The same activity may use it again: Temporal has lost the answer of the attempt before."""
         nonce, _, code = request.licence.partition(".")
         endpoint, until = request.device.endpoint, request.not_after
         what = f"{endpoint}: {act.value} for Node/{request.target.pinned.node}"
         if until is None or not self._keyring.accepts(code, "act", nonce, *_facts(request.target, act, until)):
             self._refuse("licence", ErrorType.NOT_LICENSED, what, "no last look of this deployment has licensed it")
+        if kind := _another_kind(request.device, act):
+            self._refuse("licence", ErrorType.NOT_LICENSED, what, kind)
         use, user = _Use(nonce, endpoint), _activity()
         if use in self._used and self._used[use][0] != user:
             self._refuse("used", ErrorType.NOT_LICENSED, what, "its licence was used before")
@@ -239,6 +241,14 @@ def _facts(target: Target, act: PowerAct, not_after: datetime) -> tuple[object, 
     machine = (pinned.uid, pinned.provider_id, pinned.system_uuid, pinned.instance_id)
     victim = (target.cluster, target.incident, pinned.node, *machine, pinned.endpoints)
     return *victim, act, not_after.astimezone(UTC), run.workflow_id, run.workflow_run_id
+
+
+def _another_kind(device: PowerDevice, act: PowerAct) -> str:
+    """Why that act is not for this device, "" where it is: which levels of power it is in is sealed with it (`require_seal`). To
+    cut a path switches a port off; at the device that feeds the machine it would switch off that, also one that is kept (S21)."""
+    if act in OF_POWER and not device.levels:
+        return "it feeds no machine: it is the device of a path"
+    return "it feeds a machine, and is no path" if act in OF_PATHS and device.levels else ""
 
 
 def _episode(target: Target) -> tuple[object, ...]:

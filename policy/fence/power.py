@@ -41,6 +41,8 @@ RESTORING = frozenset({PowerAct.ON, PowerAct.RESTORE_PATH, PowerAct.LIFT_QUARANT
 """The acts that give something back."""
 OF_POWER = frozenset({PowerAct.OFF, PowerAct.ON, PowerAct.TERMINATE})
 """The acts that switch a machine, or end it. The others cut it off, running."""
+OF_PATHS = frozenset({PowerAct.CUT_PATH, PowerAct.RESTORE_PATH})
+"""The acts that switch a port, as the others switch a machine."""
 
 
 class PowerCapability(StrEnum):

@@ -22,7 +22,8 @@ from tests.licensing import LICENCES
 from tests.power.targets import target_with
 from workers.payloads.converter import DATA_CONVERTER
 
-DEVICE = PowerDevice(driver="ipmi", endpoint="ipmi://10.0.0.7:623")
+ENDPOINT = "ipmi://10.0.0.7:623"
+DEVICE = PowerDevice(driver="ipmi", endpoint=ENDPOINT, levels=((ENDPOINT,),))
 PORT = PowerDevice(driver="fence_ifmib", endpoint="fence_ifmib://10.0.0.9/7")
 TARGET = target_with(DEVICE)
 NOW = datetime.now(UTC)
@@ -64,6 +65,21 @@ def test_no_other_act_is(licences: Licences, request_: PowerRequest, act: PowerA
 
 
 @pytest.mark.parametrize(
+    ("act", "device"),
+    [(PowerAct.CUT_PATH, DEVICE), (PowerAct.RESTORE_PATH, DEVICE), (PowerAct.OFF, PORT), (PowerAct.ON, PORT)],
+)
+def test_s42_a_licence_is_for_devices_of_its_kind(licences: Licences, act: PowerAct, device: PowerDevice) -> None:
+    """S21: a look licenses that a kept machine is cut off; with its BMC for the port the same command would switch it off."""
+    target, wanted = target_with(device), replace(WANTED, act=act)
+    signed = run(licences.licence, target, wanted, NOW)
+    seconds, until = timedelta(seconds=5), wanted.not_after
+    request = PowerRequest(target=target, device=device, deadline=seconds, not_after=until, licence=signed)
+    assert "feeds" in refused(licences, request, act)
+    other = replace(request, device=replace(device, levels=() if device.levels else ((device.endpoint,),)))
+    run(licences.require_licence, other, act)  # whose seal no worker of ours would accept
+
+
+@pytest.mark.parametrize(
     "changed",
     [
         {"not_after": None},
@@ -95,7 +111,8 @@ def test_it_is_used_once_by_one_activity_however_often_that_is_tried(licences: L
     assert "used before" in refused(licences, request_, activity_id="another")
     assert "used before" in refused(licences, request_, scheduled_time=NOW + timedelta(seconds=1))
     # Each of several devices that feed a machine is switched under the same look.
-    run(licences.require_licence, replace(request_, device=PORT), PowerAct.OFF, activity_id="another")
+    other = replace(PORT, levels=((PORT.endpoint,),))
+    run(licences.require_licence, replace(request_, device=other), PowerAct.OFF, activity_id="another")
 
 
 def test_a_moment_that_is_far_away_is_left_to_a_worker_whose_clock_is_right(licences: Licences) -> None:
