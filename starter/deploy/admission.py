@@ -20,7 +20,7 @@ from policy.objects.machines import (
     OPENSHIFT_MACHINE_ANNOTATION,
 )
 from policy.objects.marks import TERMINATING_ANNOTATION, TERMINATING_LABEL
-from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL, OUR_TAINT, PRESERVE_ANNOTATION
+from policy.objects.nodes import EXCLUDE_LABEL, MARK_ANNOTATION, MARK_LABEL, OUR_TAINT, PRESERVE_ANNOTATION
 from policy.preservation.machine_snapshot import (
     CONDITION,
     ENDED_ANNOTATION,
@@ -160,6 +160,7 @@ KEPT_BY = (PRESERVE_ANNOTATION, PRESERVE_FOR_ANNOTATION, ISOLATE_ANNOTATION, *_W
 def kept_nodes() -> AdmissionPolicy:
     """See above."""
     new, old = "variables.annotations", "variables.oldAnnotations"
+    new_labels, old_labels = "variables.labels", "variables.oldLabels"
     same = f"(k in {new}) == (k in {old}) && (!(k in {new}) || {new}[k] == {old}[k])"
     return AdmissionPolicy(
         name="nodewarden-kept-nodes",
@@ -177,12 +178,19 @@ def kept_nodes() -> AdmissionPolicy:
             "annotations": "has(object.metadata.annotations) ? dyn(object.metadata.annotations) : dyn({})",
             "oldAnnotations": "request.operation == 'UPDATE' && has(oldObject.metadata.annotations) ?"
             " dyn(oldObject.metadata.annotations) : dyn({})",
+            "labels": "has(object.metadata.labels) ? dyn(object.metadata.labels) : dyn({})",
+            "oldLabels": "request.operation == 'UPDATE' && has(oldObject.metadata.labels) ?"
+            " dyn(oldObject.metadata.labels) : dyn({})",
         },
         validations=(
             (f"{_listed(KEPT_BY).strip()}.all(k, {same})", "a kubelet says nothing of whether its machine is kept or goes"),
             (
                 f"!({SCALE_DOWN_DISABLED_OURS!r} in {old}) || {_listed([SCALE_DOWN_DISABLED])}.all(k, {same})",
                 "a kubelet says nothing of whether its machine is scaled down while it is kept",
+            ),
+            (
+                f"{old_labels}.all(k, k != {EXCLUDE_LABEL!r} || (k in {new_labels} && {new_labels}[k] == {old_labels}[k]))",
+                "a kubelet ends no exclusion of its machine from remediation",
             ),
         ),
         fails="Ignore",  # a kubelet that can't report loses its node: far worse than an annotation of its own

@@ -18,7 +18,7 @@ from policy.checks.rules.medik8s import CONFIRMED_ANNOTATION
 from policy.episode.gate import DELETION_TRIGGER_ANNOTATION, HOLD_ANNOTATION
 from policy.objects.machines import CAPI_MACHINE_ANNOTATION, OPENSHIFT_MACHINE_ANNOTATION
 from policy.objects.marks import TERMINATING_ANNOTATION, TERMINATING_LABEL
-from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL, OUR_TAINT, PRESERVE_ANNOTATION
+from policy.objects.nodes import EXCLUDE_LABEL, MARK_ANNOTATION, MARK_LABEL, OUR_TAINT, PRESERVE_ANNOTATION
 from policy.preservation.machine_snapshot import (
     ENDED_ANNOTATION,
     EXPIRY_ANNOTATION,
@@ -259,6 +259,11 @@ async def test_s21_a_kubelet_takes_back_nothing_of_what_keeps_its_machine(subres
     assert {key: found[key] for key in KEPT["metadata"]["annotations"]} == KEPT["metadata"]["annotations"]
     gone = dict.fromkeys(KEPT["metadata"]["annotations"])
     await clients.person.patch(NODES.path(NODE), {"metadata": {"annotations": {**gone, PRESERVE_FOR_ANNOTATION: None}}})
+    await clients.kubelet.patch(path, {"metadata": {"labels": {EXCLUDE_LABEL: "true"}}})  # as an operator on it may, too
+    for value in ("false", None):
+        with pytest.raises(ApiError, match="a kubelet ends no exclusion of its machine"):
+            await clients.kubelet.patch(path, {"metadata": {"labels": {EXCLUDE_LABEL: value}}})
+    await clients.person.patch(NODES.path(NODE), {"metadata": {"labels": {EXCLUDE_LABEL: None}}})
     await clients.kubelet.patch(path, {"metadata": {"annotations": {SCALE_DOWN_DISABLED: "true"}}})  # of one that is not kept
     await clients.kubelet.patch(path, {"metadata": {"annotations": {SCALE_DOWN_DISABLED: None}}})
 
