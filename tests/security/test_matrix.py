@@ -30,7 +30,7 @@ from policy.episode.gate import HOLD_ANNOTATION
 from policy.episode.messages import FencingInput, Need, NeedKind, Outcome, episode_id, scanner_id
 from policy.episode.node_action import DEVICE_READS_ON, ActionName
 from policy.fence.credential_hosts import HOSTS_ANNOTATION
-from policy.objects.nodes import MARK_ANNOTATION
+from policy.objects.nodes import EXCLUDE_LABEL, MARK_ANNOTATION
 from policy.values.object_refs import ObjectRef
 from simulator.api.access.certificates import issue
 from simulator.client import ApiClient, ApiError
@@ -520,9 +520,11 @@ async def deletes_pods_of_its_node(attacked: Attacked) -> bool:
     return await allowed(attacked.clients[Principal.KUBELET], "delete", PODS.path_of_key(pod))
 
 
-async def holds_its_own_node(attacked: Attacked) -> bool:
-    held = {"metadata": {"annotations": {HOLD_ANNOTATION: "x"}}}
-    return await allowed(attacked.clients[Principal.KUBELET], "patch", NODES.path(OF_KUBELET), held)
+async def excludes_its_own_node(attacked: Attacked) -> bool:
+    """By the label; a hold is a person's, and refused to it."""
+    kubelet, node = attacked.clients[Principal.KUBELET], NODES.path(OF_KUBELET)
+    assert not await allowed(kubelet, "patch", node, {"metadata": {"annotations": {HOLD_ANNOTATION: "true"}}})
+    return await allowed(kubelet, "patch", node, {"metadata": {"labels": {EXCLUDE_LABEL: "true"}}})
 
 
 async def keeps_its_machine_unproven(attacked: Attacked) -> bool:
@@ -583,7 +585,7 @@ async def commands_a_healthy_nodes_device(attacked: Attacked) -> bool:
 
 OPENINGS: Mapping[tuple[Principal, Act], Callable[[Attacked], Awaitable[bool]]] = {
     (Principal.KUBELET, Act.FREE): deletes_pods_of_its_node,
-    (Principal.KUBELET, Act.SILENCE): holds_its_own_node,
+    (Principal.KUBELET, Act.SILENCE): excludes_its_own_node,
     (Principal.BMC, Act.SILENCE): keeps_its_machine_unproven,
     **{(who, Act.SILENCE): ends_the_scanner for who in (Principal.TEMPORAL_CLIENT, Principal.POLLER, Principal.LOCAL_USER)},
     **{(who, Act.FLOOD): starts_workflows for who in (Principal.TEMPORAL_CLIENT, Principal.POLLER, Principal.LOCAL_USER)},
