@@ -104,17 +104,22 @@ class PinResult:
     repairs: FoundRepairs = NO_REPAIRS
     streams: bool | None = None
     """Whether the cluster has a decision stream, to which lines of the record are to go; None from an older worker."""
+    cordoned: str = ""
+    """What came of the cordon that its plan begins with, "" where none was made. version: of the Node that it was decided on."""
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PinRequest:
     """Pin the target of a fencing. run_id: of the episode, as its mark has it: any other mark is one to adopt; "": the run that
     asks. marks_as: the run that the node is marked for at once, unless there is a mark to adopt; "": nothing is written.
+    cordons: a node that was marked is cordoned as well, where its plan begins with that, after a last look that says go (S20).
     `not_after`: as in an ActRequest."""
 
     wanted: FencingInput
     run_id: str = ""
     marks_as: str = ""
+    cordons: bool = False
     not_after: datetime | None = None
 
 

@@ -328,6 +328,12 @@ def isolation_plan(plan: FencingPlan) -> FencingPlan:
     return replace(plan, isolation=tuple(cuts), recovery=tuple(_ways_back(plan, cuts)))
 
 
+def begins_with_cordon(plan: FencingPlan) -> bool:
+    """Whether a cordon is the first thing that is done to its node, and at once."""
+    first = next(iter(plan.isolation), None)
+    return first is not None and first.act is Act.CORDON and not first.delay
+
+
 def keeping_plan(plan: FencingPlan) -> FencingPlan:
     """The plan for a machine that is fenced and then kept until a person answers: it is cordoned, and neither it nor its Node is
     given up; it comes back by the answer only (S53)."""

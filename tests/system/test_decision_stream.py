@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 VICTIM = "demo/database-0"
 SCHEMA = json.loads((ROOT / "docs/reference/decisions.schema.json").read_text(encoding="utf-8"))
 KILLS = (
-    KillOrder(when=When.AFTER, activity="isolation.mark-unschedulable"),
+    KillOrder(when=When.AFTER, activity="isolation.pin-target"),
     KillOrder(when=When.BEFORE, activity="power-management.power-off"),
 )
 

@@ -229,7 +229,7 @@ async def reference_orders(system: System) -> list[KillOrder]:
     assert await system.judge(before, result) == []
     orders = await boundaries(system, before)
     steps = {
-        "isolation.mark-unschedulable",
+        "isolation.pin-target",
         "power-management.power-off",
         "power-management.power-on",
         "recovery.mark-schedulable",

@@ -17,9 +17,10 @@ from temporalio.exceptions import ApplicationError
 from activities.cluster.objects.marks import claim, spelled
 from activities.errors import ErrorType, failure
 from activities.licences import DeviceCommand
+from policy.episode.gate import Operation
 from policy.episode.messages import GivenUpReading, Need, Pinned, Reading, VolumeReading
 from policy.episode.proofs import compare_identity, paths_cut, proof_stands, same_machine
-from policy.fence.plan import PowerDevice
+from policy.fence.plan import PowerDevice, begins_with_cordon
 from policy.fence.power import PowerAct, PowerState, Quarantine, VolumeState
 from policy.objects.marks import Mark
 from policy.values.object_refs import ObjectRef
@@ -126,7 +127,7 @@ class NodeActs(Acts):
             levels=tuple(tuple(device.endpoint for device in level) for level in machine.plan.levels),
             addresses=("10.0.0.7",),
         )
-        added = None
+        added, cordoned = None, ""
         if request.marks_as and not adopted:
             target = contract.Target(
                 cluster=wanted.cluster,
@@ -138,6 +139,15 @@ class NodeActs(Acts):
             )
             with contextlib.suppress(ApplicationError):  # told by the mark that follows
                 added = (await self.mark(contract.ActRequest(target=target))).added
+                if request.cordons and begins_with_cordon(machine.plan):
+                    look = contract.LookRequest(
+                        target=target, need=wanted.need or self.need, holder=wanted.holder, operation=Operation.CORDON
+                    )
+                    done = await self.mark_unschedulable(contract.CordonRequest(look=look))
+                    added, cordoned = (
+                        done.added or added,
+                        done.detail if done.look is not None and done.look.verdict is LookVerdict.GO else "",
+                    )
         return contract.PinResult(
             pinned=pinned,
             plan=machine.plan,
@@ -147,6 +157,7 @@ class NodeActs(Acts):
             adopted_paths=mark.paths if mark is not None else (),
             seen=machine.seen_node(),
             streams=True,
+            cordoned=cordoned,
         )
 
     async def mark(self, request: contract.ActRequest) -> contract.ActResult:

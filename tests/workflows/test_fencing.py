@@ -51,9 +51,12 @@ STORIES: dict[str, dict[str, Any]] = {
     "S38, S14: without cluster Lease or permit nothing destructive is done, and it is waited for them": story(
         looks=[GO, NOT_LICENSED, NOT_LICENSED], did={"look": 4}, order="look > off"
     ),
+    "S20: what the pin's own look does not license is cordoned by the isolation, once a look of that says go": story(
+        looks=[NOT_LICENSED, GO, GO], did={"cordon": 1}, order="pin > mark > look > read > look > cordon > look > off"
+    ),
     "S9: what was pinned is compared; the machine that it was about is replaced, and nobody waits for it": story(
         plan=PATIENT,
-        at="cordon",
+        at="read",
         sees={"uid": "uid-2", "provider_id": "sim://8"},
         ends=Outcome.REPLACED,
         did={"off": 0},
@@ -70,8 +73,11 @@ STORIES: dict[str, dict[str, Any]] = {
         leaves={"errors": {"off": [WRONG_PASSWORD] * 8}},
         freed=[],
     ),
-    "a wrong password shows before anything is done to the node, and does not wait for the wait to be over": story(
-        plan=PATIENT, errors={"read": [WRONG_PASSWORD]}, ends=None, says="refused the login", did={"cordon": 0}
+    "a wrong password shows before anything but a cordon is done to the node, and not after the wait": story(
+        plan=PATIENT, errors={"read": [WRONG_PASSWORD]}, ends=None, says="refused the login", did={"cordon": 1, "off": 0}
+    ),
+    "and before that, too, where a person asks for it": story(
+        plan=PATIENT, need=BY_HAND, errors={"read": [WRONG_PASSWORD]}, ends=None, says="refused the login", did={"cordon": 0}
     ),
     "S2, S6: off is read again just before each consequence; somebody switched the machine on again": story(
         at="event NodePoweredOff", then={"power": ON, "ignores_off": True}, ends=None, says="says on", freed=[]
@@ -143,7 +149,7 @@ async def test_a_story(env: WorkflowEnvironment, story: str) -> None:
 
 async def test_a_dead_node_is_isolated_switched_off_proven_freed_switched_on_and_restored(env: WorkflowEnvironment) -> None:
     """S1, S2, S32, S35: the main job, in its order."""
-    order = "pin > mark > read > cordon > off > read > taint > untaint > on > uncordon > release-lease"
+    order = "pin > mark > look > cordon > read > look > off > read > taint > untaint > on > uncordon > release-lease"
     _, result = await told(env, order=order, did={"off": 1, "on": 1}, leaves={"unschedulable": False, "marked": ""})
     assert [reading.state for reading in result.off_proof.readings] == [PowerState.OFF]
     assert (result.restart_proof.previous_boot_id, result.restart_proof.boot_id) == ("boot-1", "boot-2")

@@ -23,6 +23,7 @@ from activities.contracts.target import (
     FreeResult,
     IsolationActivities,
     LookRequest,
+    LookVerdict,
     TaintRequest,
     Workload,
 )
@@ -90,6 +91,12 @@ class IsolationSequence:
         """Go through all methods once more: what was cut an hour ago may have been given back by others."""
         self._progress.done.clear()
 
+    def take_cordon(self, detail: str, version: str) -> None:
+        """The cordon that the plan begins with was carried out with the pin, after a look that said go (S20)."""
+        self._episode.note("last-look", LookVerdict.GO.value, version=version)
+        self._note_cordon(detail, version)
+        self._progress.done.append(0)
+
     async def carry_out(self) -> None:
         """Every method that is not done yet, and every path that others have opened. A failing one is tried as often as it may,
         then it is the step's failure."""
@@ -137,7 +144,10 @@ class IsolationSequence:
 
         result = await self._preflight.licensed(cordon, what, Operation.CORDON)
         self._episode.learns_of(result.added)
-        self._episode.note("mark-unschedulable", "ok", result.detail, version=result.version)
+        self._note_cordon(result.detail, result.version)
+
+    def _note_cordon(self, detail: str, version: str) -> None:
+        self._episode.note("mark-unschedulable", "ok", detail, version=version)
         self._node_writer.send_event(EventReason.NODE_ISOLATED, self._episode.state.reason)
 
     async def _taint(self, method: PlannedMethod) -> None:

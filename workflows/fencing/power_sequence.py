@@ -64,8 +64,9 @@ class PowerSequence:
         self._progress.left_before = sorted(set(endpoints) & set(self._plan.endpoints))
 
     async def try_out(self) -> None:
-        """Read every device once, before anything is done to the node: what can never work (a wrong password, a Secret that is
-        missing) is NonRetryable now, not after the wait. A device that is silent is not: its node may have no mains either."""
+        """Read every device once, before anything but a cordon is done to the node: what can never work (a wrong password, a
+        Secret that is missing) is NonRetryable now, not after the wait. A device that is silent is not: its node may have no
+        mains either."""
         if self._progress.tried_out:
             return
         hopeless: NonRetryable | None = None

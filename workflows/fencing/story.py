@@ -410,8 +410,8 @@ class FencingStory:
         return True
 
     async def _pin(self) -> PinResult:
-        """Pin the node that it is about. An episode that has its permit marks the node with it; a ladder has marked it before
-        its steps."""
+        """Pin the node that it is about. An episode that has its permit marks the node with it, and cordons one that a check
+        calls sick; a ladder has marked it before its steps."""
         first, need = self._case is None, self._request.need
         marks = (
             first and not self._is_a_step and self.episode.state.permit and (need is None or need.kind is not NeedKind.CLEAN_UP)
@@ -423,6 +423,8 @@ class FencingStory:
                 wanted=replace(self._request, incident=self.episode.state.incident, node_uid=asked_for),
                 run_id=self.episode.state.run_id,
                 marks_as=self.episode.state.run_id if marks else "",
+                # One that a check calls sick has waited already (`_wait_before_isolation`).
+                cordons=marks and need is not None and need.kind is NeedKind.CHECK,
                 not_after=workflow.now() + options.WRITE_WINDOW,
             ),
             options.cluster_read,
@@ -463,6 +465,8 @@ class FencingStory:
         self._open(progress)
         self.case.adoption.begin(pin.adopted_incident, pin.adopted_paths)
         self.case.isolation.paths.adopt(pin.adopted_paths)
+        if pin.cordoned:
+            self.case.isolation.take_cordon(pin.cordoned, pin.version)
         self.case.power.take_over_left_off(self._left_before)
 
     def _open(self, progress: FencingProgress) -> None:

@@ -93,17 +93,7 @@ class ClusterIsolation(ClusterActivities, IsolationActivities):
         """Cordon, unless another owner had."""
         target = request.target
         require_cluster(target.cluster, self._cluster)
-
-        def decide(node: LiveNode) -> Edit:
-            now = self._clock()
-            found = require_held(node, target, "it is not cordoned")
-            if node.view.unschedulable:
-                by = "by us" if found.cordoned else "by another owner; left unchanged"
-                return Edit(detail=f"cordoned already {by}", mark=found)
-            mark = replace(claim(found, target, now), cordoned=True)
-            return Edit(detail="cordoned", operations=(*write_mark(node, mark, cordons=True), *cordon()), mark=mark)
-
-        return await self._licensed(request.look, request.not_after, decide)
+        return await self._licensed(request.look, request.not_after, lambda node: cordon_edit(node, target, self._clock()))
 
     async def _licensed(self, request: LookRequest, not_after: datetime | None, decide: Callable[[LiveNode], Edit]) -> ActResult:
         """One edit of the Node, milliseconds after a look that says go (S20)."""
@@ -210,6 +200,16 @@ class ClusterIsolation(ClusterActivities, IsolationActivities):
             result = ActResult(changed=False, detail="the Node is gone, and our marks with it")
         await self._publisher.publish_beside(target, request.publication)
         return result
+
+
+def cordon_edit(node: LiveNode, target: Target, now: datetime) -> Edit:
+    """Cordon a node that carries our mark, and note there that we did."""
+    found = require_held(node, target, "it is not cordoned")
+    if node.view.unschedulable:
+        by = "by us" if found.cordoned else "by another owner; left unchanged"
+        return Edit(detail=f"cordoned already {by}", mark=found)
+    mark = replace(claim(found, target, now), cordoned=True)
+    return Edit(detail="cordoned", operations=(*write_mark(node, mark, cordons=True), *cordon()), mark=mark)
 
 
 def another_machine(node: LiveNode, target: Target) -> bool:

@@ -13,6 +13,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.cluster.acts.freeing import standing_workload
+from activities.cluster.acts.isolation import cordon_edit
 from activities.cluster.api.served_cluster import ClusterActivities, ServedCluster, require_cluster
 from activities.cluster.live.claims import CheckedDevices, Identities
 from activities.cluster.live.last_look import GrantedPermits, LastLook
@@ -38,6 +39,7 @@ from activities.contracts.target import (
     ActResult,
     AnswerRequest,
     AnswerResult,
+    Configured,
     LookRequest,
     LookResult,
     LookVerdict,
@@ -51,10 +53,15 @@ from activities.contracts.target import (
 from activities.errors import ErrorType, failure
 from activities.licences import Licences
 from activities.notification_sender import Notify, discard_notice
+from policy.episode.gate import Operation
 from policy.episode.messages import Kind, Need, NeedKind, Pinned
 from policy.episode.proofs import licenses
+from policy.fence.plan import begins_with_cordon
 from policy.objects.marks import NOTHING_ADDED, Added
 from policy.values.errors import no_such_target
+
+AT_ONCE_SECONDS = 3.0
+"""So long a pin may take to look and to cordon: an attempt at it has more time than that left, and is not to fail for it."""
 
 
 class ClusterTarget(ClusterActivities, TargetActivities, RepetitionActivities):
@@ -115,8 +122,12 @@ class ClusterTarget(ClusterActivities, TargetActivities, RepetitionActivities):
             machine_uids=tuple(each.uid for each in subject.machines_of(view)),
         )
         hosts = await self._served.credential_hosts()
-        at_once = bool(request.marks_as) and not adopted
-        added = await self._marked_at_once(_target_of(request, pinned), request.not_after) if at_once else None
+        target, at_once = _target_of(request, pinned), bool(request.marks_as) and not adopted
+        added = await self._marked_at_once(target, request.not_after) if at_once else None
+        cordoned = None
+        if request.cordons and added is not None and begins_with_cordon(plan):
+            cordoned = await self._cordoned_at_once(target, need, request)
+            added = cordoned.added if cordoned is not None else added
         return PinResult(
             pinned=pinned,
             plan=self._licences.sealed(wanted.cluster, view.name, plan, hosts),
@@ -128,6 +139,8 @@ class ClusterTarget(ClusterActivities, TargetActivities, RepetitionActivities):
             added=added,
             repairs=repairs,
             streams=self._served.record is not None,
+            cordoned=cordoned.detail if cordoned is not None else "",
+            version=cordoned.version if cordoned is not None else "",
         )
 
     async def mark(self, request: ActRequest) -> ActResult:
@@ -143,6 +156,30 @@ class ClusterTarget(ClusterActivities, TargetActivities, RepetitionActivities):
             return (await self._mark(target, not_after)).added
         except ApplicationError as error:
             activity.logger.info("Node/%s is pinned and not marked yet: %s", target.pinned.node, error.message)
+            return None
+
+    async def _cordoned_at_once(self, target: Target, need: Need, request: PinRequest) -> ActResult | None:
+        """None: the node is not cordoned, for all that is known. Its isolation looks again, and says what is in the way."""
+        look = LookRequest(
+            target=target,
+            need=replace(need, reason="", requester=""),
+            holder=request.wanted.holder,
+            operation=Operation.CORDON,
+            configured=Configured(template=request.wanted.template),
+        )
+        try:
+            async with asyncio.timeout(AT_ONCE_SECONDS):
+                if (await self._last_look.look(look)).verdict is not LookVerdict.GO:
+                    return None
+                edit = edit_node(
+                    self._connection,
+                    target.pinned.node,
+                    lambda node: cordon_edit(node, target, self._clock()),
+                    not_after=request.not_after,
+                )
+                return self._licences.sealed_result(target, await edit)
+        except (ApplicationError, TimeoutError) as error:
+            activity.logger.info("Node/%s is marked and not cordoned yet: %s", target.pinned.node, error)
             return None
 
     async def _mark(self, target: Target, not_after: datetime | None, added: Added = NOTHING_ADDED) -> ActResult:

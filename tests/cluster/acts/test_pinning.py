@@ -61,11 +61,19 @@ def asked(**fields: Any) -> FencingInput:
 
 
 async def pin(
-    world: World, *, run_id: str = "run-1", workflow_type: str = "Fencing", marks_as: str = "", **fields: Any
+    world: World,
+    *,
+    run_id: str = "run-1",
+    workflow_type: str = "Fencing",
+    marks_as: str = "",
+    cordons: bool = False,
+    **fields: Any,
 ) -> PinResult:
     environment = ActivityEnvironment()
     environment.info = replace(environment.info, workflow_run_id=run_id, workflow_type=workflow_type, workflow_id=WORKFLOW)
-    result: PinResult = await environment.run(world.target.pin, PinRequest(wanted=asked(**fields), marks_as=marks_as))
+    result: PinResult = await environment.run(
+        world.target.pin, PinRequest(wanted=asked(**fields), marks_as=marks_as, cordons=cordons)
+    )
     return result
 
 
@@ -419,9 +427,63 @@ class TestMarkedAtOnce:
         assert (await pin(ready, marks_as="run-1")).added is None
 
 
-# What a request says in a health check's name, which any client may (S42) --------------------------------------------------
-
 BY_CHECK = Need(kind=NeedKind.CHECK, check=CHECK_REF)
+AT_ONCE: dict[str, Any] = {"marks_as": "run-1", "cordons": True, "need": BY_CHECK, "holder": HOLDER}
+
+
+@pytest.fixture
+async def licensed(world: World) -> World:
+    """Everything is as it should be for a cordon in a check's name: sick node, check, template, cluster Lease, permit."""
+    await world.install_kinds()
+    await world.add_check()
+    await world.hold_cluster_lease()
+    return world
+
+
+class TestCordonedAtOnce:
+    """What a check calls sick is cordoned by the pin, after a last look of the pin's own (S20)."""
+
+    async def test_the_cordon_is_noted_in_the_mark(self, licensed: World) -> None:
+        await licensed.add_template()
+        result = await pin(licensed, **AT_ONCE)
+        mark, node = await licensed.mark(), await licensed.node()
+        assert mark is not None
+        assert (result.cordoned, result.added) == ("cordoned", mark.added)
+        assert (mark.cordoned, node["spec"].get("unschedulable")) == (True, True)
+        again = await pin(licensed, **AT_ONCE)
+        assert (again.cordoned, again.added) == ("cordoned already by us", mark.added)
+
+    @pytest.mark.parametrize("in_the_way", ["hold", "permit", "lease", "well"])
+    async def test_s20_not_without_a_look_that_says_go(self, licensed: World, in_the_way: str) -> None:
+        """What is in the way is said by the isolation that follows."""
+        await licensed.add_template()
+        if in_the_way == "hold":
+            await licensed.change_node({"metadata": {"annotations": {"nodewarden.io/hold": "true"}}})
+        elif in_the_way == "permit":
+            licensed.permits.answer = (False, "held by no episode")
+        elif in_the_way == "lease":
+            await licensed.hold_cluster_lease("temporal.other:7233/default")
+        else:
+            await licensed.set_ready("True")
+        result, node = await pin(licensed, **AT_ONCE), await licensed.node()
+        assert (result.cordoned, node["spec"].get("unschedulable")) == ("", None)
+        assert result.added is not None, "it is marked all the same"
+        assert not result.added.cordoned
+
+    async def test_only_where_its_plan_begins_with_a_cordon(self, licensed: World) -> None:
+        await licensed.add_template(isolation=[])
+        result, node = await pin(licensed, **AT_ONCE), await licensed.node()
+        assert (result.cordoned, node["spec"].get("unschedulable")) == ("", None)
+
+    async def test_a_cordon_that_fails_fails_no_pin(self, licensed: World) -> None:
+        await licensed.add_template()
+        await pin(licensed, **AT_ONCE | {"cordons": False})  # marked by now
+        licensed.server.faults.add(Fault(accident=Accident.STATUS, method="PATCH", status=500))
+        result = await pin(licensed, **AT_ONCE)
+        assert (result.cordoned, result.added is not None) == ("", True)
+
+
+# What a request says in a health check's name, which any client may (S42) --------------------------------------------------
 
 
 async def test_s42_a_template_in_a_checks_name_is_one_that_the_check_names(ready: World) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -10,7 +11,7 @@ from policy.fence.config import FenceConfig, acts_in_order, shown_parameters
 from policy.fence.configmap_methods import Found, LookupKind, ObjectLookup, ObjectName
 from policy.fence.configmaps import read_config_maps
 from policy.fence.kdump import KdumpRule
-from policy.fence.plan import CORDON, UNCORDON, Act, CutStorage, FencingPlan, Freeing
+from policy.fence.plan import CORDON, UNCORDON, Act, CutStorage, FencingPlan, Freeing, begins_with_cordon
 from policy.fence.plan_compiler import compile_config
 from policy.values.errors import PolicyError
 from tests.policy.builders import NODE, PDU, SWITCH, config, ipmi, lines, lookup, node, of_node, only, read
@@ -43,6 +44,12 @@ def test_both_supplies_of_one_level_are_one_proof() -> None:
     found = plan(power="a b c d", a=plug(1, "off"), b=plug(2, "off"), c=plug(1, "on"), d=plug(2, "on"))
     assert [[device.parameters["plug"] for device in level] for level in found.levels] == [["1", "2"]]
     assert found.power_on
+
+
+def test_a_cordon_at_once_is_one_that_comes_first_and_waits_for_nothing() -> None:
+    later, drain = replace(CORDON, delay=timedelta(seconds=1)), replace(CORDON, act=Act.DRAIN)
+    for isolation, at_once in [((CORDON, drain), True), ((later,), False), ((drain, CORDON), False), ((), False)]:
+        assert begins_with_cordon(FencingPlan(source="", levels=(), isolation=isolation)) is at_once
 
 
 def test_levels_are_tried_in_their_order() -> None:
