@@ -48,7 +48,8 @@ MOMENTS = ("cordoned", "off", "freed", "in_service")
 WANTED = {
     (50, "cordoned"): "P50 <= 2",
     (200, "cordoned"): "P50 <= 6",
-    (1000, "cordoned"): "max <= 60",
+    (1000, "cordoned"): "max <= 30",
+    (1000, "in_service"): "max <= 90",
     (50, "in_service"): "P50 <= 12, P99 <= 16",
     (200, "in_service"): "P50 <= 22, P99 <= 35",
 }
