@@ -116,6 +116,8 @@ class ScriptedCluster:
     lost: bool = False
     """Whether the worker of the cluster gives back what it is at; how often it has."""
     given_back: int = 0
+    idle: int = 0
+    """How many scans take their whole time."""
     restless: int = 0
     """How many scans answer at once with a new digest."""
     fails: dict[str, int] = field(default_factory=dict)
@@ -153,6 +155,9 @@ class ScriptedCluster:
             self.restless -= 1
             return replace(self.current, digest=f"restless-{self.restless}")
         while request.known_digest == self.current.digest and self._lease_is(request):
+            if self.idle:
+                self.idle -= 1
+                break
             self.changed.clear()
             if self.lost:
                 self.given_back += 1

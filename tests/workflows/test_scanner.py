@@ -42,7 +42,7 @@ from workflows.kit.continuation import HISTORY_LIMIT
 from workflows.kit.messages import PauseRequest, StopRequest
 from workflows.scanner.permits import LIST_LAG
 from workflows.scanner.state import ScannerInput, ScannerState
-from workflows.scanner.story import BREATH, HASTY_IN_A_ROW
+from workflows.scanner.story import AT_REST, BREATH, HASTY_IN_A_ROW
 
 SCANS_OF_A_RUN = HISTORY_LIMIT // 6
 """Three events of its activity and three of the task that hears of it: so many scans fill a history."""
@@ -158,6 +158,53 @@ async def test_where_the_cluster_has_lost_its_workers_no_node_is_admitted_by_an_
         assert len(world.opened) == 1
         asked = await scan.ask("node-3")
         assert (asked.decision, "no worker" in asked.reason) == (PermitDecision.REFUSED, True)
+
+
+async def test_a_scan_that_brings_nothing_is_followed_by_a_longer_one_which_all_that_comes_ends(env: WorkflowEnvironment) -> None:
+    """While nothing is in hand. What the scanner knows may be too old by then to act on (S18): the next scan answers at once."""
+    world = ScriptedCluster(idle=1)
+    async with scanning(env, world) as scan:
+        await eventually(env, lambda: len(world.requests) == 3)
+        longest = AT_REST * world.requests[0].wait
+        assert [each.wait for each in world.requests] == [world.requests[0].wait] * 2 + [longest]
+        await let_pass(env, scan.handle, longest - timedelta(seconds=10))
+        status = await scan.until(lambda status: status.wait == longest)
+        assert (status.problem, len(world.requests)) == ("", 3), "it is not called unanswered while its worker holds it"
+        await scan.release(FencingInput(cluster=scan.cluster, node="node-9", incident="another"))
+        await eventually(env, lambda: len(world.requests) == 4)
+        assert (world.requests[3].wait, world.requests[3].known_digest) == (world.requests[0].wait, "")
+        assert (await scan.ask("node-1")).decision is PermitDecision.GRANTED
+        world.idle = 1
+        await eventually(env, lambda: not world.idle)
+        await eventually(env, lambda: world.requests[-1].known_digest == world.current.digest)
+        assert world.requests[-1].wait == world.requests[0].wait, "it rests with a permit in use"
+
+
+async def test_a_report_ends_a_rest_as_any_other_scan(env: WorkflowEnvironment) -> None:
+    world = ScriptedCluster(idle=1)
+    async with scanning(env, world) as scan:
+        await eventually(env, lambda: len(world.requests) == 3)
+        world.show(report("node-1"))
+        await scan.has_opened(1)
+        assert world.requests[2].wait > world.requests[3].wait
+
+
+@pytest.mark.parametrize("what", ["a candidate", "a stale view", "a held-off node"])
+async def test_no_scan_rests_while_something_waits(env: WorkflowEnvironment, what: str) -> None:
+    shown = {
+        "a candidate": report("node-1", lease=ClusterLease(held=False, holder="them", problem="theirs")),
+        "a stale view": report(view=ViewState(synced=True, stale="the API is away")),
+        "a held-off node": report("node-1"),
+    }
+    world = ScriptedCluster(shown[what], outcomes={"node-1": Opened.HELD_OFF})
+    async with scanning(env, world) as scan:
+        if what == "a held-off node":
+            await scan.until(lambda status: bool(status.held_off))
+            world.show(report())
+        world.idle = 3
+        await eventually(env, lambda: not world.idle)
+        await eventually(env, lambda: world.requests[-1].known_digest == world.current.digest)
+        assert len({each.wait for each in world.requests}) == 1
 
 
 async def test_a_request_while_the_report_is_stale_is_answered_at_once(env: WorkflowEnvironment) -> None:

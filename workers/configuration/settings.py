@@ -77,7 +77,8 @@ class ScanSettings(Section):
         default=timedelta(seconds=30), description="no new episode this long after a worker's view has synced (S18)"
     )
     wait: Annotated[Duration, between("1s", "5m")] = Field(
-        default=timedelta(seconds=60), description="a scan's long poll without news ends after this"
+        default=timedelta(seconds=60),
+        description="a scan's long poll without news ends after this, one at rest after five times as long",
     )
     overlap: Overlap = Field(
         default=Overlap.STRICTEST,

@@ -69,10 +69,10 @@ class Spells:
         if workflow.now() >= self._not_before and self._next_request() is not None and workflow.patched(RECORDS):
             self._recording.ask()
 
-    def count_days(self, report: ScanReport) -> None:
+    def count_days(self, report: ScanReport, wait: timedelta) -> None:
         """Of each report, as soon as it comes and before it takes the last one's place: the time between counts for the nodes of
-        the last one, and a Node that is gone takes none of it along."""
-        state, now, longest = self._state, workflow.now(), self._scanner.wait + options.SCAN_GRACE
+        the last one, and a Node that is gone takes none of it along. wait: the longest of the scans between the two."""
+        state, now, longest = self._state, workflow.now(), wait + options.SCAN_GRACE
         live = report.view.synced and not report.view.stale
         if live and state.report is not None:
             since = state.days_counted_at

@@ -58,6 +58,9 @@ PRESERVE_AGAIN = timedelta(minutes=1)
 """What a preservation was notified of is repeated so often, in case that an episode which should have acted never learned it."""
 WAKE_AFTER = timedelta(seconds=10)
 """A build that is made current is known to all of Temporal by then."""
+AT_REST = 5
+"""Times `scan.wait`: so long a scan takes where the last one brought nothing new and nothing is in hand, since each return of
+one is six events and 5 KB of history."""
 HASTY, HASTY_IN_A_ROW, BREATH = timedelta(milliseconds=200), 20, timedelta(seconds=1)
 AS_FOUND = ""
 """The stamp of an episode that was notified of nothing yet: that its node is sick it knows."""
@@ -70,6 +73,7 @@ class Poll:
     request: ScanRequest
     began: datetime
     answer: workflow.ActivityHandle[ScanReport]
+    rests: bool
 
 
 class ScannerStory:
@@ -90,6 +94,10 @@ class ScannerStory:
         self._due: datetime | None = None
         """When a candidate that waits for nothing but its time may be admitted, or a pause ends."""
         self._refusals: tuple[Refused, ...] = ()
+        self._brought_nothing = False
+        """Whether the last scan has taken its whole time."""
+        self._longest_wait = request.wait
+        """Of the scans since the last report."""
         self._hasty = 0
         self._watched = frozenset[str]()
         """The nodes that the last scan was to watch."""
@@ -165,10 +173,13 @@ class ScannerStory:
     def _begin_poll(self) -> Poll:
         self._state.polls += 1
         request = self._scan_request()
-        call = options.scan(self._scanner.cluster, self._scanner.wait) | {"summary": "awaits a change of the cluster"}
+        if rests := self._may_rest(request):
+            request = replace(request, wait=AT_REST * request.wait)
+        self._brought_nothing, self._longest_wait = False, max(self._longest_wait, request.wait)
+        call = options.scan(self._scanner.cluster, request.wait) | {"summary": "awaits a change of the cluster"}
         scan = self._underway.scan = workflow.start_activity_method(ScanActivities.observe_cluster, request, **call)
         self._watched = frozenset(request.watching)
-        return Poll(request, workflow.now(), scan)
+        return Poll(request, workflow.now(), scan, rests)
 
     async def _serve_during(self, poll: Poll) -> None:
         """Until the poll is answered: releases and requests that come are served from the last report, at once. A poll that shows
@@ -184,6 +195,10 @@ class ScannerStory:
                     timeout=max(due - workflow.now(), SOONEST) if due is not None else None,
                     timeout_summary="until a remediation may be tried again, or people must be told",
                 )
+            if poll.rests and not scan.done():
+                # Whatever has come: where the last report is too old to act on (S18), the next scan answers at once.
+                scan.cancel()
+                return
             self._underway.changed = False
             if self._due is not None and self._due <= workflow.now():
                 self._due = None  # what that moment meant, the next admission says
@@ -242,6 +257,13 @@ class ScannerStory:
             modes=state.modes,
         )
 
+    def _may_rest(self, request: ScanRequest) -> bool:
+        """Whether nothing waits for the return of that scan: what changes ends it, and so does all that wakes the scanner."""
+        in_hand = request.work_in_hand or request.watching or request.begun or request.spells or request.decisions
+        report, known = self._state.report, self._state.known and bool(request.known_digest)
+        waits = report is None or report.view.stale or report.candidates or in_hand or request.remind
+        return self._brought_nothing and known and not waits
+
     def _in_flight(self) -> tuple[OpenEpisode, ...] | None:
         """The open episodes as people are shown them, None while it is not known which there are."""
         if not self._state.known:
@@ -298,7 +320,8 @@ class ScannerStory:
         state.decisions = [each for each in state.decisions if each.id not in taken and report.streams is not False]
         if request.modes != state.modes:
             return None
-        self.spells.count_days(report)
+        self.spells.count_days(report, self._longest_wait)
+        self._brought_nothing, self._longest_wait = report.digest == request.known_digest, self._scanner.wait
         state.report, state.cluster_uid = report, state.cluster_uid or report.cluster_uid
         state.scans += 1
         # It came in after every release that has arrived, so what it says of their nodes may be believed again. It may be older
@@ -582,7 +605,7 @@ class ScannerStory:
             refused=self._refusals,
             problem=self._problem(),
             stopping=self._underway.stop is not None,
-            wait=self._scanner.wait,
+            wait=self._longest_wait,
             pauses=pauses.in_force(state.pauses, workflow.now()),
             modes=state.modes,
             spells=self.spells.known(MOST_SHOWN).spells,
@@ -591,7 +614,8 @@ class ScannerStory:
 
     def _problem(self) -> str:
         """What people must know of, the most urgent first; "" where nothing is wrong."""
-        if self._underway.received_at is not None and not self._underway.is_fresh:
+        rests = self._longest_wait > self._scanner.wait
+        if self._underway.received_at is not None and not rests and not self._underway.is_fresh:
             return "no scan has been answered lately: does a worker serve the cluster?"
         return self._nameless or self._underway.scan_problem or self._open_problem or self._holders.problem
 
