@@ -35,7 +35,7 @@ from policy.dialects import parse
 from policy.objects.nodes import Condition, NodeView
 from policy.scan.ledger import Ledger
 from policy.values.times import written
-from workflows.definitions.device_check import FOUND
+from workflows.definitions.device_check import PAGE as DEVICE_PAGE
 
 if TYPE_CHECKING:
     from activities.cluster.api.connection import ClusterConnection
@@ -246,9 +246,11 @@ def devices(size: int, rounds: int) -> list[float]:
     taken = []
 
     async def find(began: datetime) -> None:
-        names = (await finder.list_nodes(NodeNamesRequest(cluster="bench"))).names
-        for start in range(0, size, FOUND):
-            request = FenceDevicesRequest(cluster="bench", nodes=names[start : start + FOUND], check=began)
+        names: tuple[str, ...] = ()
+        while len(names) < size:
+            names += (await finder.list_nodes(NodeNamesRequest(cluster="bench", after=names[-1] if names else ""))).names
+        for start in range(0, size, DEVICE_PAGE):
+            request = FenceDevicesRequest(cluster="bench", nodes=names[start : start + DEVICE_PAGE], check=began)
             assert all(each.devices for each in (await finder.find_devices(request)).nodes)
 
     for turn in range(max(1, rounds // 10)):

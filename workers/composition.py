@@ -104,13 +104,13 @@ def workflow_serving(client: Client, *, page: str) -> Serving:
     """Workflows, and the activities that hold the Temporal client. page: see EpisodeService."""
     from activities.episodes import EpisodeService
     from workers.temporal_namespace import holder
-    from workflows.definitions.device_check import DeviceCheck
+    from workflows.definitions.device_check import DeviceCheck, DeviceCheckPage
     from workflows.definitions.episodes import Fencing, Preservation, RecordedObservation, Remediation
     from workflows.definitions.scanner import HealthScanner
 
     return Serving(
         queue=WORKFLOW_QUEUE,
-        workflows=(HealthScanner, Fencing, Preservation, Remediation, DeviceCheck, RecordedObservation),
+        workflows=(HealthScanner, Fencing, Preservation, Remediation, DeviceCheck, DeviceCheckPage, RecordedObservation),
         activities=activities_of(EpisodeService(client, task_queue=WORKFLOW_QUEUE, holder=holder, page=page)),
     )
 

@@ -18,21 +18,26 @@ from policy.fence.device_check import DeviceAnswer, DeviceNotice, DeviceToCheck,
 READ_AT_ONCE = 4
 """How many devices of one site a check reads at the same time; few, because fencing comes first."""
 
+MOST_NAMES = 10_000
+"""Of nodes, in one message."""
+
 READ_MARGIN = timedelta(seconds=5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeNamesRequest:
-    """Asks for the names of all nodes."""
+    """Asks for the names of all nodes behind this one in their order."""
 
     cluster: str
+    after: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeNames:
-    """The names of all nodes, sorted. One message has room for 50,000 names."""
+    """Names of nodes, sorted. more: there are others behind them: one message has room for so many."""
 
     names: tuple[str, ...]
+    more: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +95,7 @@ class FenceDeviceActivities(ActivityContract):
     @activity.defn(name="device-check.list-nodes")
     @abstractmethod
     async def list_nodes(self, request: NodeNamesRequest) -> NodeNames:
-        """The names of the cluster's nodes."""
+        """The names of the cluster's nodes, as many as one message takes."""
 
     @activity.defn(name="device-check.find-devices")
     @abstractmethod

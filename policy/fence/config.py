@@ -296,8 +296,15 @@ def identifies(value: str) -> bool:
     return bool(IDENTIFYING & set(_VARIABLE.findall(value)))
 
 
+def has_variable(value: str) -> bool:
+    """Whether it may have one, rightly spelled or not."""
+    return "{{" in value or "}}" in value
+
+
 def fill_in(value: str, node: NodeView) -> str:
     """The value for this node. Raises VariableError for a variable that is unknown or that the node does not give."""
+    if not has_variable(value) and "[" not in value:
+        return value
     known = {
         "NodeName": node.name,
         "ProviderID": node.provider_id,

@@ -7,7 +7,7 @@ anything: no reading of a check is ever a proof (S2). `workflows/definitions/dev
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -127,6 +127,18 @@ class DeviceRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedNode:
+    """A node as its page leaves it to the check of all: without what only the reading of its devices needs. rows: one for each
+    device, with `last_success` where it has just answered; one without a device where none is configured rightly."""
+
+    node: str
+    uid: str = ""
+    held: str = ""
+    publishes: bool = False
+    rows: tuple[DeviceRow, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceReport:
     """The outcome of a check. problems: the number of lines with one, shown or left out; 0 means that every node can be fenced
     as it is configured, as far as readings show."""
@@ -200,7 +212,18 @@ def devices_of(plan: FencingPlan) -> tuple[DeviceToCheck, ...]:
     return tuple(found.values())
 
 
-def row_of(node: NodeToCheck, checked: DeviceToCheck, answer: DeviceAnswer, last_success: datetime | None) -> DeviceRow:
+def checked(node: NodeToCheck, answers: Sequence[DeviceAnswer]) -> CheckedNode:
+    """The node with its lines. answers: in the order of its devices; none where an open episode has them."""
+    if node.problem:
+        rows = [DeviceRow(node=node.node, problem=node.problem[:LONGEST_PROBLEM])]
+    elif node.held and not answers:
+        rows = [_held_row(node, each.device) for each in node.devices]
+    else:
+        rows = [row_of(node, each, answer) for each, answer in zip(node.devices, answers, strict=True)]
+    return CheckedNode(node=node.node, uid=node.uid, held=node.held, publishes=node.publishes, rows=tuple(rows))
+
+
+def row_of(node: NodeToCheck, checked: DeviceToCheck, answer: DeviceAnswer) -> DeviceRow:
     """The line of one device."""
     return DeviceRow(
         node=node.node,
@@ -210,32 +233,22 @@ def row_of(node: NodeToCheck, checked: DeviceToCheck, answer: DeviceAnswer, last
         answer=answer.answer,
         state=answer.state,
         latency_ms=round(answer.latency / timedelta(milliseconds=1)) if answer.latency is not None else None,
-        last_success=last_success,
+        last_success=answer.at if answer.answer is Reachability.ANSWERS else None,
         problem=(answer.problem or another_machine(answer.serves, node))[:LONGEST_PROBLEM],
         warning=_warning(node, checked, answer),
     )
 
 
-def row_without_device(node: NodeToCheck) -> DeviceRow:
-    """The line of a node without a device that could be read."""
-    return DeviceRow(node=node.node, problem=node.problem[:LONGEST_PROBLEM])
-
-
-def held_rows(node: NodeToCheck, last_success: Mapping[str, datetime]) -> list[DeviceRow]:
-    """The lines of a node with an open episode, which has its devices. last_success: by endpoint."""
+def _held_row(node: NodeToCheck, device: PowerDevice) -> DeviceRow:
     how = f"`nodewarden fence check --node {node.node}` reads it all the same"
-    return [
-        DeviceRow(
-            node=node.node,
-            endpoint=checked.device.endpoint,
-            driver=checked.device.driver,
-            site=checked.device.site,
-            last_success=last_success.get(checked.device.endpoint),
-            held=node.held,
-            warning=f"not read: incident {node.held} is open; {how}",
-        )
-        for checked in node.devices
-    ]
+    return DeviceRow(
+        node=node.node,
+        endpoint=device.endpoint,
+        driver=device.driver,
+        site=device.site,
+        held=node.held,
+        warning=f"not read: incident {node.held} is open; {how}",
+    )
 
 
 def _warning(node: NodeToCheck, checked: DeviceToCheck, answer: DeviceAnswer) -> str:
@@ -247,25 +260,38 @@ def _warning(node: NodeToCheck, checked: DeviceToCheck, answer: DeviceAnswer) ->
     return "; ".join(filter(None, (state, answer.insecurity and f"insecure: {answer.insecurity}")))
 
 
+Hosts = Mapping[str, tuple[str, ...]]
+"""To where each credential of some devices is sent, by its `subject`."""
+
+
+def hosts_met(nodes: Iterable[NodeToCheck]) -> dict[str, tuple[str, ...]]:
+    """By the configuration of these nodes."""
+    return merged(destinations(each.device) for node in nodes for each in node.devices)
+
+
+def merged(all_hosts: Iterable[Mapping[str, Collection[str]]]) -> dict[str, tuple[str, ...]]:
+    """Those of several devices, or of several pages, together."""
+    found = defaultdict[str, set[str]](set)
+    for each in all_hosts:
+        for name, hosts in each.items():
+            found[name].update(hosts)
+    return {name: tuple(sorted(hosts)) for name, hosts in found.items()}
+
+
 class DeviceClaims:
     """The nodes of each device, by the configuration of all nodes together (S39), for one check. Two endpoints may lead to one
     device."""
 
     def __init__(self) -> None:
-        self._nodes: dict[tuple[str, str], NodeToCheck] = {}
+        self._nodes: dict[tuple[str, str], CheckedNode] = {}
         self._index = DeviceIndex[tuple[str, str]]()
 
-    def add(self, *nodes: NodeToCheck) -> None:
+    def add(self, *nodes: CheckedNode) -> None:
         """Add the devices of these nodes."""
         for node in nodes:
-            for endpoint in (checked.device.endpoint for checked in node.devices):
+            for endpoint in (row.endpoint for row in node.rows if row.endpoint):
                 self._nodes[node.node, endpoint] = node
                 self._index.add((node.node, endpoint), endpoint)
-
-    @property
-    def nodes(self) -> Collection[NodeToCheck]:
-        """All nodes with a device."""
-        return {node.node: node for node in self._nodes.values()}.values()
 
     def _others(self, node: str, endpoint: str) -> list[str]:
         return list(dict.fromkeys(name for name, _ in self._index.having(endpoint) if name != node))
@@ -284,7 +310,7 @@ class DeviceClaims:
         """Node and endpoint of each device that is another node's, too; also those without a notice."""
         return tuple(self._sharing())
 
-    def _sharing(self) -> dict[tuple[str, str], NodeToCheck]:
+    def _sharing(self) -> dict[tuple[str, str], CheckedNode]:
         return {key: node for key, node in self._nodes.items() if self._others(*key)}
 
     def notices(self) -> list[DeviceNotice]:
@@ -327,22 +353,22 @@ class Remembered:
         """The last success of each device of a node, by endpoint."""
         return {endpoint: datetime.fromtimestamp(at, UTC) for endpoint, at in self._answered.get(node, {}).items()}
 
-    def note_answer(self, node: NodeToCheck, answer: DeviceAnswer) -> DeviceNotice | None:
+    def note_answer(self, node: CheckedNode, row: DeviceRow) -> DeviceNotice | None:
         """Note one answer. Returns the notice that it needs, again each time until `mark_published` is called with it."""
-        key, since = (node.node, answer.endpoint), self.last_successes(node.node).get(answer.endpoint)
-        if answer.answer is Reachability.ANSWERS:
-            self._answered.setdefault(node.node, {})[answer.endpoint] = int(answer.at.timestamp())
+        key, since = (node.node, row.endpoint), self.last_successes(node.node).get(row.endpoint)
+        if row.answer is Reachability.ANSWERS and row.last_success is not None:
+            self._answered.setdefault(node.node, {})[row.endpoint] = int(row.last_success.timestamp())
         edge = {Reachability.ANSWERS: key in self._silent, Reachability.SILENT: key not in self._silent and node.publishes}
-        if node.held or not edge.get(answer.answer, False):
+        if node.held or not edge.get(row.answer, False):
             return None
-        silent = answer.answer is Reachability.SILENT
+        silent = row.answer is Reachability.SILENT
         return DeviceNotice(
             node=node.node,
             node_uid=node.uid,
-            endpoint=answer.endpoint,
+            endpoint=row.endpoint,
             reason=DeviceEventReason.FENCE_DEVICE_SILENT if silent else DeviceEventReason.FENCE_DEVICE_ANSWERS,
             since=since,
-            problem=answer.problem[:LONGEST_PROBLEM],
+            problem=row.problem,
         )
 
     def note_claims(self, claims: DeviceClaims) -> list[DeviceNotice]:
@@ -363,17 +389,13 @@ class Remembered:
         else:
             self._silent.discard(key)
 
-    def keep_hosts(self, nodes: Iterable[NodeToCheck], *, admits: bool = False) -> None:
+    def keep_hosts(self, met: Hosts, *, admits: bool = False) -> None:
         """Note the hosts of all devices' credentials: new credentials may go to the hosts configured now. They are never
         forgotten: a credential that is not configured for an hour is not new afterwards. admits: known credentials may go to the
         present hosts, too."""
-        found = defaultdict[str, set[str]](set)
-        for each in (checked for node in nodes for checked in node.devices):
-            for name, hosts in destinations(each.device).items():
-                found[name] |= hosts
-        for name, hosts in found.items():
+        for name, hosts in met.items():
             if (name in self.hosts) is admits and len(self.hosts) < MOST_CREDENTIALS:
-                self.hosts[name] = tuple(sorted(hosts.union(self.hosts.get(name, ()))))
+                self.hosts[name] = tuple(sorted({*hosts, *self.hosts.get(name, ())}))
 
     def keep_devices(self, node: str, endpoints: Collection[str]) -> None:
         """Forget devices that a node's configuration no longer names. Not for a configuration that could not be read: it may

@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import timedelta
+from typing import NamedTuple
 
 from policy.fence.config import (
     DEFAULTS,
@@ -35,6 +36,7 @@ from policy.fence.config import (
     OwnMethod,
     VariableError,
     fill_in,
+    has_variable,
     identifies,
     with_node_name,
 )
@@ -84,7 +86,8 @@ class _Neighbours:
     def __init__(self, takes: DriverParameters, shared: Mapping[str, str], by_node: Fields) -> None:
         self._index = DeviceIndex[str]()
         self._problem: PolicyError | None = None
-        for other in by_node.names():
+        self._others = by_node.names()
+        for other in self._others:
             try:
                 theirs = {**shared, **_values(by_node.within(other))}
                 self._index.add(other, takes.endpoint({key: with_node_name(value, other) for key, value in theirs.items()}))
@@ -96,22 +99,43 @@ class _Neighbours:
 
     def other_with(self, endpoint: str, node: str) -> str:
         """The first other node with that device, "" for none. Raises PolicyError for an entry before it that can't be read."""
-        other = next((each for each in self._index.having(endpoint) if each != node), "")
+        other = next((each for each in self._index.having(endpoint) if each != node), "") if self._others else ""
         if not other and self._problem is not None:
             raise self._problem.with_traceback(None)
         return other
 
 
+class _OfAllNodes:
+    """What one device of an object says of every node, each part read when the first node needs it."""
+
+    __slots__ = ("by_node", "neighbours", "rest", "shared")
+
+    def __init__(self, fields: Fields) -> None:
+        self.shared = _values(fields.within_or_empty("parameters"))
+        self.by_node = fields.within_or_empty("nodeParameters")
+        self.neighbours: _Neighbours | None = None
+        self.rest: _Rest | None = None
+
+
+class _Rest(NamedTuple):
+    """What a device has beside its parameters; the credentials may be a node's own."""
+
+    credentials: tuple[CredentialRef, ...]
+    site: str
+    delay: timedelta
+    off_timeout: timedelta | None
+
+
 class DeviceReader:
     """Reads devices for one node. namespace: of the template, where its secrets live unless it names another namespace.
-    neighbours: shared by the readers of all nodes, by the place of the device and its driver."""
+    known: shared by the readers of all nodes, by the place of the device and its driver."""
 
-    __slots__ = ("_namespace", "_neighbours", "_node")
+    __slots__ = ("_known", "_namespace", "_node")
 
-    def __init__(self, *, node: NodeView, namespace: str, neighbours: dict[tuple[str, str], _Neighbours] | None = None) -> None:
+    def __init__(self, *, node: NodeView, namespace: str, known: dict[tuple[str, str], _OfAllNodes] | None = None) -> None:
         self._node = node
         self._namespace = namespace
-        self._neighbours = neighbours if neighbours is not None else {}
+        self._known = known if known is not None else {}
 
     def read(self, spec: Fields, name: str) -> list[tuple[str, PowerDevice]]:
         """All devices that feed the node, from a list or from a single one without a list round it; each with its name, "" if it
@@ -154,73 +178,82 @@ class DeviceReader:
         return driver, takes
 
     def _device(self, fields: Fields, driver: str, takes: DriverParameters) -> PowerDevice:
-        shared = _values(fields.within_or_empty("parameters"))
-        by_node = fields.within_or_empty("nodeParameters")
-        own = _values(by_node.within(self._node.name)) if by_node.has(self._node.name) else {}
+        at = fields.at(""), driver
+        known = self._known[at] = self._known.get(at) or _OfAllNodes(fields)
+        name, by_node = self._node.name, known.by_node
+        own = _values(by_node.within(name)) if by_node.has(name) else {}
         # S11: inside the one template that applies as a whole, the value nearest to the node wins.
-        written = {**shared, **own}
-        places = {key: f"nodeParameters.{self._node.name}.{key}" if key in own else f"parameters.{key}" for key in written}
-        for key, place in places.items():
+        written = {**known.shared, **own}
+
+        def place(key: str) -> str:
+            return f"nodeParameters.{name}.{key}" if key in own else f"parameters.{key}"
+
+        for key in written:
             if key in takes.secret:
-                raise fields.refuse(place, "is a credential: expected it in a Secret, named by secretRef")
+                raise fields.refuse(place(key), "is a credential: expected it in a Secret, named by secretRef")
             if key not in takes.names and not takes.any_name:
-                raise fields.refuse(place, f"is not a parameter of {driver}; expected one of {', '.join(takes.names)}")
+                raise fields.refuse(place(key), f"is not a parameter of {driver}; expected one of {', '.join(takes.names)}")
         given = takes.from_provider_id(self._node.provider_id) if takes.from_provider_id is not None else {}
         identified = any(key in takes.identifying and (key in own or identifies(value)) for key, value in written.items())
-        if not (takes.identifying & set(given) or identified):
+        if not (identified or takes.identifying & set(given)):
             raise fields.refuse(
-                f"nodeParameters.{self._node.name}",
+                f"nodeParameters.{name}",
                 unidentified(
-                    self._node.name,
-                    takes.identifying,
-                    "here, or one in parameters with {{ .NodeName }} or {{ .ProviderID }} in its value",
+                    name, takes.identifying, "here, or one in parameters with {{ .NodeName }} or {{ .ProviderID }} in its value"
                 ),
             )
-        parameters = {key: self._rendered(fields, places[key], value) for key, value in written.items()}
+        parameters = {key: self._rendered(fields, place, key, value) for key, value in written.items()}
         for key, value in given.items():
             if parameters.setdefault(key, value) != value:
-                raise fields.refuse(places[key], f"contradicts the providerID of node {self._node.name}, which says {value!r}")
+                raise fields.refuse(place(key), f"contradicts the providerID of node {name}, which says {value!r}")
         try:
             endpoint = takes.endpoint(parameters)
         except ParameterError as error:
-            raise fields.refuse(places.get(error.parameter, f"parameters.{error.parameter}"), error.problem) from error
-        self._refuse_a_neighbours_endpoint(fields, endpoint, driver, lambda: _Neighbours(takes, shared, by_node))
-        credentials = self._credentials(fields, takes)
-        if takes.needed and not credentials:
-            raise fields.refuse("secretRef", f"expected the Secret with user and password, which {driver} needs, got nothing")
-        off_timeout = takes.off_takes
-        if fields.has("timeout"):
-            off_timeout = fields.duration("timeout", minimum=_SECOND, maximum=LONGEST_OFF)
+            raise fields.refuse(place(error.parameter), error.problem) from error
+        if known.neighbours is None:
+            known.neighbours = _Neighbours(takes, known.shared, by_node)
+        if other := known.neighbours.other_with(endpoint, name):
+            # The same plug under two nodes is a copying mistake that would switch off the wrong machine (S9, S10).
+            raise fields.refuse(f"nodeParameters.{other}", f"{endpoint} is the device of node {name} too")
+        rest = known.rest or self._rest(fields, driver, takes)
+        if known.rest is None and not self._fills_in(fields, "credentials", "secretRef"):
+            known.rest = rest
         return PowerDevice(
             driver=driver,
             endpoint=endpoint,
             parameters=parameters,
-            credentials=credentials,
-            site=_name(fields, "site", "default"),
-            delay=fields.duration("delay", timedelta(0), maximum=LONGEST_DELAY),
-            off_timeout=off_timeout,
+            credentials=rest.credentials,
+            site=rest.site,
+            delay=rest.delay,
+            off_timeout=rest.off_timeout,
         )
 
-    def _rendered(self, fields: Fields, field: str, value: str) -> str:
+    def _rest(self, fields: Fields, driver: str, takes: DriverParameters) -> _Rest:
+        credentials, off_timeout = self._credentials(fields, takes), takes.off_takes
+        if takes.needed and not credentials:
+            raise fields.refuse("secretRef", f"expected the Secret with user and password, which {driver} needs, got nothing")
+        if fields.has("timeout"):
+            off_timeout = fields.duration("timeout", minimum=_SECOND, maximum=LONGEST_OFF)
+        site = _name(fields, "site", "default")
+        return _Rest(credentials, site, fields.duration("delay", timedelta(0), maximum=LONGEST_DELAY), off_timeout)
+
+    @staticmethod
+    def _fills_in(fields: Fields, *names: str) -> bool:
+        """Whether something there may differ from node to node."""
+        return any(has_variable(str(fields.value(name))) for name in names if fields.has(name))
+
+    def _rendered(self, fields: Fields, place: Callable[[str], str], key: str, value: str) -> str:
         try:
             return fill_in(value, self._node)
         except VariableError as error:
-            raise fields.refuse(field, str(error)) from error
+            raise fields.refuse(place(key), str(error)) from error
 
     def _place(self, fields: Fields, kind: CredentialKind, field: str, written: str) -> str:
         """Where a credential is, checked after the node's own values are filled in (S41)."""
-        place = self._rendered(fields, field, written)
+        place = self._rendered(fields, str, field, written)
         if (problem := problem_of_place(kind, place, self._namespace)) is not None:
             raise fields.refuse(field, problem)
         return place
-
-    def _refuse_a_neighbours_endpoint(self, fields: Fields, endpoint: str, driver: str, find: Callable[[], _Neighbours]) -> None:
-        """The same plug under two nodes is a copying mistake that would switch off the wrong machine (S9, S10)."""
-        key = fields.at(""), driver
-        if key not in self._neighbours:
-            self._neighbours[key] = find()
-        if other := self._neighbours[key].other_with(endpoint, self._node.name):
-            raise fields.refuse(f"nodeParameters.{other}", f"{endpoint} is the device of node {self._node.name} too")
 
     def _credentials(self, fields: Fields, takes: DriverParameters) -> tuple[CredentialRef, ...]:
         """All references in their order: the list, then secretRef, the short form of one."""
@@ -342,7 +375,7 @@ class SpecReader:
 
     def __init__(self, spec: Fields, *, name: str, kind: str, subject: str, namespace: str, cordon: bool) -> None:
         self._spec, self._namespace = spec, namespace
-        self._neighbours: dict[tuple[str, str], _Neighbours] = {}
+        self._known: dict[tuple[str, str], _OfAllNodes] = {}
         settings = _settings(spec)
         self._kdump = (_kdump(spec.within("kdump")),) if spec.has("kdump") else ()
         self._cordoned = (Method(name=MethodAction.CORDON.value, action=MethodAction.CORDON),) if cordon else ()
@@ -358,7 +391,7 @@ class SpecReader:
 
     def of(self, node: NodeView) -> FenceConfig:
         """The configuration of that node. Raises PolicyError for the first error."""
-        spec, devices = self._spec, DeviceReader(node=node, namespace=self._namespace, neighbours=self._neighbours)
+        spec, devices = self._spec, DeviceReader(node=node, namespace=self._namespace, known=self._known)
         config = replace(
             self._of_all,
             node=node.name,

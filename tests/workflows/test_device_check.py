@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
+import re
 import uuid
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -14,7 +16,14 @@ from typing import Any
 
 import pytest
 from temporalio import activity
-from temporalio.client import Client, WithStartWorkflowOperation, WorkflowFailureError, WorkflowHandle, WorkflowUpdateFailedError
+from temporalio.client import (
+    Client,
+    WithStartWorkflowOperation,
+    WorkflowFailureError,
+    WorkflowHandle,
+    WorkflowHistory,
+    WorkflowUpdateFailedError,
+)
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
@@ -51,8 +60,8 @@ from policy.fence.power import PowerState
 from tests.replay.recording import keep_history
 from tests.workflows.surroundings import Measured
 from workers.interceptors.activity_guards import Liveness
-from workflows.definitions.device_check import BATCH, FOUND, HISTORY_LIMIT, PAGE, DeviceCheck
-from workflows.kit.messages import CheckRequest, DeviceCheckInput, DeviceCheckResult
+from workflows.definitions.device_check import BATCH, HISTORY_LIMIT, PAGE, DeviceCheck, DeviceCheckPage
+from workflows.kit.messages import CheckRequest, DeviceCheckInput, DeviceCheckResult, PageToCheck
 from workflows.kit.options import cluster_queue, power_queue
 
 HOUR = timedelta(hours=1)
@@ -83,6 +92,7 @@ class Devices(FenceDeviceActivities, DeviceReadingActivities):
     most_at_once: Counter[str] = field(default_factory=Counter)
     gate: asyncio.Event | None = None
     insecurity: str = ""
+    unreadable: str = ""
 
     def put(self, name: str, *, site: str = "default", devices: int = 1, **more: Any) -> None:
         """A node with its BMCs."""
@@ -113,7 +123,9 @@ class Devices(FenceDeviceActivities, DeviceReadingActivities):
 
     @activity.defn(name="device-check.find-devices")
     async def find_devices(self, request: FenceDevicesRequest) -> FenceDevices:
-        assert len(request.nodes) <= FOUND
+        assert len(request.nodes) <= PAGE
+        if self.unreadable in request.nodes:
+            raise failure(ErrorType.INVALID_CONFIG, f"{self.unreadable} is a riddle")
         gone = [NodeToCheck(node=name, problem=f"Node/{name}: there is no such Node") for name in request.nodes]
         return FenceDevices(nodes=tuple(self.nodes.get(each.node, each) for each in gone))
 
@@ -229,7 +241,7 @@ async def checking(
         ]
         for each in serving:
             await stack.enter_async_context(Worker(env.client, interceptors=[Liveness()], **each))
-        worker = Worker(client or env.client, task_queue=check.queue, workflows=[DeviceCheck], **options)
+        worker = Worker(client or env.client, task_queue=check.queue, workflows=[DeviceCheck, DeviceCheckPage], **options)
         await stack.enter_async_context(worker)
         try:
             yield check
@@ -280,9 +292,9 @@ async def test_a_device_that_falls_silent_and_comes_back_is_told_exactly_once_ea
 async def test_a_device_of_two_nodes_is_told_on_both_and_is_a_problem_of_both(env: WorkflowEnvironment) -> None:
     """S39: also where they are on different pages."""
     devices = Devices()
-    for number in range(FOUND + 1):
+    for number in range(PAGE + 1):
         devices.put(f"node-{number:02}")
-    last = f"node-{FOUND:02}"
+    last = f"node-{PAGE:02}"
     devices.nodes[last] = replace(devices.nodes[last], devices=devices.nodes["node-00"].devices)
     async with checking(env, devices) as check:
         await check.start()
@@ -295,6 +307,46 @@ async def test_a_device_of_two_nodes_is_told_on_both_and_is_a_problem_of_both(en
         (last, "FenceDeviceShared"),
     ]
     assert [row.node for row in report.rows if row.problem] == ["node-00", last]
+
+
+async def test_what_only_reading_needs_is_in_no_history_but_that_of_its_page(env: WorkflowEnvironment) -> None:
+    """So that no size of a cluster ends the check: Temporal ends a history of 50 MB. One page needs none of its own."""
+    devices, marked = Devices(), {"ip": "only-reading-needs-it"}
+    for number in range(PAGE + 1):
+        devices.put(f"node-{number:02}")
+    for name, node in devices.nodes.items():
+        (one,) = node.devices
+        devices.nodes[name] = replace(node, devices=(replace(one, device=replace(one.device, parameters=marked)),))
+    async with checking(env, devices) as check:
+        report = await check.asked()
+        begun = await check.handle.fetch_history()
+        pages = [await env.client.get_workflow_handle(each).fetch_history() for each in _children(begun)]
+        await check.asked("node-07")
+        after = _children(await check.handle.fetch_history())
+    assert (report.devices, report.answering, len(pages), len(after)) == (PAGE + 1, PAGE + 1, 2, 2)
+    assert "only-reading-needs-it" not in _decoded(begun)
+    assert all("only-reading-needs-it" in _decoded(each) for each in pages)
+
+
+def _children(history: WorkflowHistory) -> list[str]:
+    begun = [each for each in history.events if each.HasField("start_child_workflow_execution_initiated_event_attributes")]
+    return [each.start_child_workflow_execution_initiated_event_attributes.workflow_id for each in begun]
+
+
+def _decoded(history: WorkflowHistory) -> str:
+    return "".join(base64.b64decode(each).decode() for each in re.findall(r'"data": "([^"]+)"', history.to_json()))
+
+
+async def test_a_page_that_cant_be_read_fails_the_question(env: WorkflowEnvironment) -> None:
+    """S39: what is known of the other pages alone is no check of all."""
+    devices = Devices(unreadable="node-24")
+    for number in range(PAGE + 1):
+        devices.put(f"node-{number:02}")
+    async with checking(env, devices) as check:
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await check.asked()
+        assert error_type(refused.value) is ErrorType.INVALID_CONFIG
+        assert f"the cluster {check.cluster} can't be read: node-24 is a riddle" in str(refused.value.cause)
 
 
 async def test_s40_where_a_credential_may_go_is_learnt_once_and_then_admitted_by_a_person(env: WorkflowEnvironment) -> None:
@@ -447,6 +499,18 @@ async def test_an_input_that_does_not_fit_the_workflow_id_is_refused(env: Workfl
         with pytest.raises(WorkflowFailureError) as refused:
             await check.handle.result()
     assert error_type(refused.value) is ErrorType.INVALID_CONFIG
+
+
+async def test_a_page_is_read_for_its_check_alone(env: WorkflowEnvironment) -> None:
+    """S49: not for a client that starts it."""
+    devices = Devices()
+    devices.put("node-1")
+    async with checking(env, devices) as check:
+        page = PageToCheck(cluster=check.cluster, nodes=("node-1",))
+        with pytest.raises(WorkflowFailureError) as refused:
+            await env.client.execute_workflow(DeviceCheckPage.run, page, id=f"{check.cluster}-page", task_queue=check.queue)
+    assert error_type(refused.value) is ErrorType.INVALID_CONFIG
+    assert devices.read == []
 
 
 async def test_what_could_not_be_told_is_told_by_the_next_check(env: WorkflowEnvironment) -> None:

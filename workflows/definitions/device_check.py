@@ -4,6 +4,10 @@ One per cluster (its workflow id is `device-check/<cluster>`). It reads and neve
 the lowest priority, so that no fencing ever waits for it. It remembers when each device last answered; that outlives restarts,
 continue-as-new, and even its own end: the next run begins with its result.
 
+Nodes are read page by page. Where there is more than one, each is a child workflow: the devices with their parameters and the
+answers, some 1.4 KB for a device, stay in the child's history, so that the size of a cluster ends no check (Temporal ends a
+history of 50 MB). What all pages together say, whether a device is another node's, too (S39), is found here.
+
 What a reading means is `policy/fence/device_check.py`. `nodewarden scan start` starts it, with the scanner; and so does
 `nodewarden fence check` where none runs, for as long as a question is open.
 """
@@ -12,10 +16,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from dataclasses import replace
+from datetime import timedelta
+from itertools import islice
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, ApplicationError, TimeoutType
+from temporalio.exceptions import ActivityError, ApplicationError, ChildWorkflowError, TimeoutType
 from temporalio.exceptions import TimeoutError as ActivityTimeoutError
 
 from activities.contracts import metrics, search_attributes
@@ -30,32 +36,39 @@ from activities.contracts.device_check import (
 from activities.errors import ErrorType, error_message, error_type
 from policy.episode.messages import device_check_id
 from policy.fence.device_check import (
+    CheckedNode,
     DeviceAnswer,
     DeviceClaims,
     DeviceNotice,
     DeviceReport,
     DeviceRow,
     DeviceToCheck,
+    Hosts,
     NodeToCheck,
     Reachability,
     Remembered,
-    held_rows,
+    checked,
+    hosts_met,
+    merged,
     report_of,
-    row_of,
-    row_without_device,
 )
 from policy.values.display_text import without_calls
 from policy.values.times import in_utc, later, written
 from workflows.kit import continuation, options
-from workflows.kit.messages import CheckRequest, DeviceCheckInput, DeviceCheckResult, invalid_input
+from workflows.kit.messages import (
+    CheckedPage,
+    CheckRequest,
+    DeviceCheckInput,
+    DeviceCheckResult,
+    PageToCheck,
+    invalid_input,
+)
 from workflows.kit.options import cluster_queue, power_queue
 
 KIND = "DeviceCheck"
 
-FOUND = 96
-"""How many nodes have their devices found in one go."""
 PAGE = 24
-"""How many nodes have their devices read in one go."""
+"""How many nodes have their devices found and read in one go."""
 BATCH = 12
 """Devices of a site in one request: if none of them answers it is over in a minute."""
 
@@ -72,7 +85,7 @@ JITTER = 0.1
 LONGEST_PAUSE = timedelta(days=366)
 
 HISTORY_LIMIT = 500
-"""Compared before each check by the clock; that of the largest cluster adds some thousands of events."""
+"""Compared before each check by the clock; that of a large cluster adds nine events for a page."""
 SHOWN_PROBLEMS = 20
 
 
@@ -94,6 +107,8 @@ class DeviceCheck:
         self._all: asyncio.Task[DeviceReport] | None = None
         self._turn = asyncio.Lock()
         self._report: DeviceReport | None = None
+        self._pages = 0
+        """How many child workflows this run has begun."""
 
     # The story ------------------------------------------------------------------------------------------------------
 
@@ -150,14 +165,15 @@ class DeviceCheck:
         return await asyncio.shield(self._all)
 
     async def _read_all(self) -> DeviceReport:
-        began, rows, claims = workflow.now(), list[DeviceRow](), DeviceClaims()
+        began, rows, claims, hosts = workflow.now(), list[DeviceRow](), DeviceClaims(), list[Hosts]()
         names = await self._names()
-        for start in range(0, len(names), FOUND):
-            nodes = await self._find(names[start : start + FOUND], check=began)
-            claims.add(*nodes)
-            for page in range(0, len(nodes), PAGE):
-                rows += await self._read_page(nodes[page : page + PAGE])
-        self._remembered.keep_hosts(claims.nodes)
+        for start in range(0, len(names), PAGE):
+            page = PageToCheck(cluster=self._cluster, nodes=names[start : start + PAGE], check=began)
+            read = await self._read_page(page, alone=len(names) <= PAGE)
+            claims.add(*read.nodes)
+            hosts.append(read.hosts)
+            rows += await self._noted(read.nodes)
+        self._remembered.keep_hosts(merged(hosts))
         await self._publish(self._remembered.note_claims(claims))
         rows = claims.noted(rows)
         self._remembered.keep_nodes(frozenset(names))
@@ -168,93 +184,59 @@ class DeviceCheck:
     async def _read_one(self, node: str, *, admit: bool) -> DeviceReport:
         """Also a node that an open episode holds: its device may be why that episode needs a person. admit: its credentials may
         be sent to where its devices are, from now on (S40)."""
-        began = workflow.now()
+        began, page = workflow.now(), PageToCheck(cluster=self._cluster, nodes=(node,), also_held=True)
         if admit:
-            self._remembered.keep_hosts(await self._find((node,)), admits=True)
-        rows = await self._read_page(await self._find((node,)), also_held=True)
+            self._remembered.keep_hosts(hosts_met(await _find(page)), admits=True)
+        rows = await self._noted((await self._read_page(page, alone=True)).nodes)
         return report_of(self._cluster, rows, began=began, ended=workflow.now(), nodes=1)
 
-    async def _read_page(self, nodes: Sequence[NodeToCheck], *, also_held: bool = False) -> list[DeviceRow]:
-        """One page at a time, however many questions are open: so a site never has more to do than one page gives it."""
+    async def _read_page(self, page: PageToCheck, *, alone: bool) -> CheckedPage:
+        """One page at a time, however many questions are open: so a site never has more to do than one page gives it. alone:
+        it needs no history of its own."""
         async with self._turn:
-            to_read = [
-                (node, device) for node in nodes if not node.problem and (also_held or not node.held) for device in node.devices
-            ]
-            answers = await self._read_sites([device for _, device in to_read])
-            rows, notices = [row_without_device(node) for node in nodes if node.problem], list[DeviceNotice]()
-            for node in nodes:
-                if not node.problem and node.held and not also_held:
-                    rows += held_rows(node, self._remembered.last_successes(node.node))
-            for (node, device), answer in zip(to_read, answers, strict=True):
-                notice = self._remembered.note_answer(node, answer)
+            if alone:
+                return await read_page(page)
+            info, self._pages = workflow.info(), self._pages + 1
+            try:
+                return await workflow.execute_child_workflow(
+                    DeviceCheckPage.run,
+                    page,
+                    id=f"{info.workflow_id}/{info.run_id}-{self._pages}",
+                    static_summary=f"the devices from {page.nodes[0]} on",
+                )
+            except ChildWorkflowError as error:
+                raise error.cause if isinstance(error.cause, ApplicationError) else _unreadable(self._cluster, error) from error
+
+    async def _noted(self, nodes: Sequence[CheckedNode]) -> list[DeviceRow]:
+        """The lines of these nodes, with what is remembered of their devices; what is new is remembered and published."""
+        rows, notices = list[DeviceRow](), list[DeviceNotice]()
+        for node in nodes:
+            for row in node.rows:
+                notice = self._remembered.note_answer(node, row)
                 notices += [notice] if notice is not None else []
-                self._count(node, answer)
-                rows.append(row_of(node, device, answer, self._remembered.last_successes(node.node).get(answer.endpoint)))
-            for node in nodes:
-                if not node.problem:
-                    self._remembered.keep_devices(node.node, [each.device.endpoint for each in node.devices])
-            await self._publish(notices)
-            return rows
+                rows.append(replace(row, last_success=self._remembered.last_successes(node.node).get(row.endpoint)))
+            if endpoints := [row.endpoint for row in node.rows if row.endpoint]:
+                self._remembered.keep_devices(node.node, endpoints)
+        await self._publish(notices)
+        return rows
 
     # Reading and publishing -------------------------------------------------------------------------------------------
 
     async def _names(self) -> tuple[str, ...]:
-        try:
-            found = await options.execute(
-                FenceDeviceActivities.list_nodes,
-                NodeNamesRequest(cluster=self._cluster),
-                options.check_listing(self._cluster),
-                "lists the nodes",
-            )
-        except ActivityError as error:
-            raise self._unreadable(error) from error
-        return found.names
-
-    async def _find(self, names: Sequence[str], *, check: datetime | None = None) -> tuple[NodeToCheck, ...]:
-        try:
-            found = await options.execute(
-                FenceDeviceActivities.find_devices,
-                FenceDevicesRequest(cluster=self._cluster, nodes=tuple(names), check=check),
-                options.check_listing(self._cluster),
-                f"finds the devices from {names[0]} on",
-            )
-        except ActivityError as error:
-            raise self._unreadable(error) from error
-        return found.nodes
-
-    async def _read_sites(self, devices: Sequence[DeviceToCheck]) -> list[DeviceAnswer]:
-        """Sites side by side, each batch by batch. In the order of the devices."""
-        by_site: dict[str, list[int]] = {}
-        for index, each in enumerate(devices):
-            by_site.setdefault(each.device.site, []).append(index)
-        answers: dict[int, DeviceAnswer] = {}
-
-        async def read_site(site: str, places: list[int]) -> None:
-            for start in range(0, len(places), BATCH):
-                batch = places[start : start + BATCH]
-                found = await self._read_batch(site, tuple(devices[place] for place in batch))
-                answers.update(zip(batch, found, strict=True))
-
-        await asyncio.gather(*(read_site(site, places) for site, places in by_site.items()))
-        return [answers[place] for place in range(len(devices))]
-
-    async def _read_batch(self, site: str, devices: tuple[DeviceToCheck, ...]) -> tuple[DeviceAnswer, ...]:
-        """That a device could not be asked says nothing about the device: it is unread then."""
-        request = ReadDevicesRequest(cluster=self._cluster, devices=devices)
-        try:
-            read = await options.execute(
-                DeviceReadingActivities.read_devices,
-                request,
-                options.check_reading(site, request.longest),
-                f"reads {len(devices)} devices of site {site}",
-            )
-        except ActivityError as error:
-            why = _not_taken(error, power_queue(site)) or f"not read: {error_message(error)}"
-            now = workflow.now()
-            return tuple(
-                DeviceAnswer(endpoint=each.device.endpoint, answer=Reachability.UNREAD, at=now, problem=why) for each in devices
-            )
-        return read.answers
+        names: tuple[str, ...] = ()
+        while True:
+            try:
+                found = await options.execute(
+                    FenceDeviceActivities.list_nodes,
+                    NodeNamesRequest(cluster=self._cluster, after=names[-1] if names else ""),
+                    options.check_listing(self._cluster),
+                    "lists the nodes",
+                )
+            except ActivityError as error:
+                raise _unreadable(self._cluster, error) from error
+            names += found.names
+            if not found.more:
+                return names
 
     async def _publish(self, notices: list[DeviceNotice]) -> None:
         """A notice that can't be published now is published by the next check, if it still holds."""
@@ -272,15 +254,6 @@ class DeviceCheck:
                 continue
             for each in some:
                 self._remembered.mark_published(each)
-
-    def _count(self, node: NodeToCheck, answer: DeviceAnswer) -> None:
-        """A device that is well counts 0, so that its series exists before something is wrong with it."""
-        if answer.answer is Reachability.UNREAD or node.held:
-            return
-        meter = workflow.metric_meter()
-        labels = {"cluster": self._cluster, "node": node.node, "endpoint": answer.endpoint}
-        metrics.DEVICE_SILENT.add(meter, int(answer.answer is Reachability.SILENT), **labels)
-        metrics.DEVICE_INSECURE.add(meter, int(bool(answer.insecurity)), **labels)
 
     # Requests from outside ------------------------------------------------------------------------------------------
 
@@ -341,11 +314,6 @@ class DeviceCheck:
         if request.every is not None and not timedelta(0) < request.every <= LONGEST_PAUSE:
             raise invalid_input(f"every: expected a time above 0 and of at most {LONGEST_PAUSE.days} days, got {request.every}")
 
-    def _unreadable(self, error: ActivityError) -> ApplicationError:
-        why = _not_taken(error, cluster_queue(self._cluster)) or error_message(error)
-        kind = error_type(error) or ErrorType.UNREACHABLE
-        return ApplicationError(f"the cluster {self._cluster} can't be read: {why}", type=kind.value, non_retryable=True)
-
     @staticmethod
     def _spread(pause: timedelta) -> timedelta:
         """Not all clusters in the same second."""
@@ -372,6 +340,97 @@ class DeviceCheck:
             lines += [f"* `{row.node}` {row.endpoint}: {row.problem}" for row in worst]
             lines += [f"* and {report.problems - len(worst)} more"] if report.problems > len(worst) else []
         workflow.set_current_details("\n".join(map(without_calls, lines)))  # it is shown as Markdown (S50)
+
+
+@workflow.defn(name="DeviceCheckPage")
+class DeviceCheckPage:
+    """Some nodes of a check, in a history of their own."""
+
+    @workflow.run
+    async def run(self, request: PageToCheck) -> CheckedPage:
+        parent, expected = workflow.info().parent, device_check_id(request.cluster)
+        if parent is None or parent.workflow_id != expected or not 0 < len(request.nodes) <= PAGE:
+            raise invalid_input(f"expected 1 to {PAGE} nodes, and {expected!r} to ask")
+        return await read_page(request)
+
+
+async def read_page(page: PageToCheck) -> CheckedPage:
+    """Find the devices of these nodes and read them. Raises ApplicationError where the cluster can't be read."""
+    nodes = await _find(page)
+    left_alone = {node.node for node in nodes if node.problem or (node.held and not page.also_held)}
+    to_read = [(node, device) for node in nodes if node.node not in left_alone for device in node.devices]
+    answers = await _read_sites(page.cluster, [device for _, device in to_read])
+    for (node, _), answer in zip(to_read, answers, strict=True):
+        _count(page.cluster, node, answer)
+    rest = iter(answers)
+    found = [checked(node, () if node.node in left_alone else [*islice(rest, len(node.devices))]) for node in nodes]
+    return CheckedPage(nodes=tuple(found), hosts=hosts_met(nodes))
+
+
+async def _find(page: PageToCheck) -> tuple[NodeToCheck, ...]:
+    try:
+        found = await options.execute(
+            FenceDeviceActivities.find_devices,
+            FenceDevicesRequest(cluster=page.cluster, nodes=page.nodes, check=page.check),
+            options.check_listing(page.cluster),
+            f"finds the devices from {page.nodes[0]} on",
+        )
+    except ActivityError as error:
+        raise _unreadable(page.cluster, error) from error
+    return found.nodes
+
+
+async def _read_sites(cluster: str, devices: Sequence[DeviceToCheck]) -> list[DeviceAnswer]:
+    """Sites side by side, each batch by batch. In the order of the devices."""
+    by_site: dict[str, list[int]] = {}
+    for index, each in enumerate(devices):
+        by_site.setdefault(each.device.site, []).append(index)
+    answers: dict[int, DeviceAnswer] = {}
+
+    async def read_site(site: str, places: list[int]) -> None:
+        for start in range(0, len(places), BATCH):
+            batch = places[start : start + BATCH]
+            found = await _read_batch(cluster, site, tuple(devices[place] for place in batch))
+            answers.update(zip(batch, found, strict=True))
+
+    await asyncio.gather(*(read_site(site, places) for site, places in by_site.items()))
+    return [answers[place] for place in range(len(devices))]
+
+
+async def _read_batch(cluster: str, site: str, devices: tuple[DeviceToCheck, ...]) -> tuple[DeviceAnswer, ...]:
+    """That a device could not be asked says nothing about the device: it is unread then."""
+    request = ReadDevicesRequest(cluster=cluster, devices=devices)
+    try:
+        read = await options.execute(
+            DeviceReadingActivities.read_devices,
+            request,
+            options.check_reading(site, request.longest),
+            f"reads {len(devices)} devices of site {site}",
+        )
+    except ActivityError as error:
+        why = _not_taken(error, power_queue(site)) or f"not read: {error_message(error)}"
+        now = workflow.now()
+        return tuple(
+            DeviceAnswer(endpoint=each.device.endpoint, answer=Reachability.UNREAD, at=now, problem=why) for each in devices
+        )
+    return read.answers
+
+
+def _count(cluster: str, node: NodeToCheck, answer: DeviceAnswer) -> None:
+    """A device that is well counts 0, so that its series exists before something is wrong with it."""
+    if answer.answer is Reachability.UNREAD or node.held:
+        return
+    meter = workflow.metric_meter()
+    labels = {"cluster": cluster, "node": node.node, "endpoint": answer.endpoint}
+    metrics.DEVICE_SILENT.add(meter, int(answer.answer is Reachability.SILENT), **labels)
+    metrics.DEVICE_INSECURE.add(meter, int(bool(answer.insecurity)), **labels)
+
+
+def _unreadable(cluster: str, error: ActivityError | ChildWorkflowError) -> ApplicationError:
+    queue_problem = _not_taken(error, cluster_queue(cluster)) if isinstance(error, ActivityError) else ""
+    kind = error_type(error) or ErrorType.UNREACHABLE
+    why = queue_problem or error_message(error)
+    return ApplicationError(f"the cluster {cluster} can't be read: {why}", type=kind.value, non_retryable=True)
 
 
 def _not_taken(error: ActivityError, queue: str) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from policy.episode.modes import REPAIRS, ClusterModes
 from policy.episode.node_action import ActionName, CommandAuthor
 from policy.episode.permits import Permit, PermitRequest
-from policy.fence.device_check import DeviceMemory
+from policy.fence.device_check import CheckedNode, DeviceMemory, Hosts
 from policy.history.spells import Spell
 from policy.scan.admission import Refused
 from policy.scan.pauses import Pause
@@ -209,3 +209,22 @@ class DeviceCheckResult:
 
     cluster: str
     memory: DeviceMemory = field(default_factory=DeviceMemory)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageToCheck:
+    """Some nodes of a check. check: when that of all nodes began, None for a person's question about one. also_held: the devices
+    of nodes that open episodes hold are read, too."""
+
+    cluster: str
+    nodes: tuple[str, ...]
+    check: datetime | None = None
+    also_held: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedPage:
+    """What was found of these nodes, in their order. hosts: where credentials of their devices would be sent."""
+
+    nodes: tuple[CheckedNode, ...]
+    hosts: Hosts = field(default_factory=dict)

@@ -20,6 +20,7 @@ from activities.cluster.objects.decoding import NODE_DECODING, decode_node
 from activities.cluster.objects.live_node import GKE_INSTANCE_ANNOTATION
 from activities.cluster.objects.object_reader import ApiReader, reading_once
 from activities.contracts.device_check import (
+    MOST_NAMES,
     FenceDeviceActivities,
     FenceDevices,
     FenceDevicesRequest,
@@ -32,6 +33,7 @@ from activities.licences import Licences
 from policy.fence.config import Source
 from policy.fence.credential_hosts import CredentialHosts, compared
 from policy.fence.device_check import DeviceEventReason, DeviceNotice, DeviceToCheck, NodeToCheck, devices_of
+from policy.fence.plan import PowerDevice, levels_with
 from policy.fence.plan_compiler import compile_config
 from policy.objects.marks import mark_of
 from policy.objects.nodes import NodeView
@@ -85,24 +87,28 @@ class ClusterFenceDevices(ClusterActivities, FenceDeviceActivities):
     async def list_nodes(self, request: NodeNamesRequest) -> NodeNames:
         """From the watch, else page by page; of each page only the names stay."""
         require_cluster(request.cluster, self._cluster)
-        if self._watched is not None and self._watched.follow_claims():
-            return NodeNames(names=tuple(sorted(each.name for each in self._watched.nodes())))
         names: list[str] = []
-        async for page in self._connection.list_pages(NODES.path()):
-            names += [item.key for item in NODE_DECODING.items(page.body)]
-        return NodeNames(names=tuple(sorted(names)))
+        if self._watched is not None and self._watched.follow_claims():
+            names += [each.name for each in self._watched.nodes()]
+        else:
+            async for page in self._connection.list_pages(NODES.path()):
+                names += [item.key for item in NODE_DECODING.items(page.body)]
+        behind = sorted(name for name in names if name > request.after)
+        return NodeNames(names=tuple(behind[:MOST_NAMES]), more=len(behind) > MOST_NAMES)
 
     async def find_devices(self, request: FenceDevicesRequest) -> FenceDevices:
         """A few nodes side by side; what several of them need is read once."""
         require_cluster(request.cluster, self._cluster)
-        sources, gate = self._sources_for(request.check), asyncio.Semaphore(AT_ONCE)
-        hosts = await self._served.credential_hosts()
+        sources, hosts = self._sources_for(request.check), await self._served.credential_hosts()
+        found: dict[str, NodeToCheck] = {}
+        names = iter(request.nodes)
 
-        async def one(name: str) -> NodeToCheck:
-            async with gate:
-                return await self._find(sources, name, hosts)
+        async def find() -> None:
+            for name in names:
+                found[name] = await self._find(sources, name, hosts)
 
-        return FenceDevices(nodes=tuple(await asyncio.gather(*(one(name) for name in request.nodes))))
+        await asyncio.gather(*(find() for _ in range(AT_ONCE)))
+        return FenceDevices(nodes=tuple(found[name] for name in request.nodes))
 
     async def publish_device_notices(self, request: PublishDeviceNoticesRequest) -> None:
         """One after the other. The first that can't be written ends it; when it is repeated, what was written stays as it is."""
@@ -145,14 +151,16 @@ class ClusterFenceDevices(ClusterActivities, FenceDeviceActivities):
         config = await configurations.of(view)
         if config.errors:
             return _without_devices(view, "; ".join(config.errors))
+        plan = compile_config(config)
+        levels = plan.endpoints_of_levels
+
+        def sealed(device: PowerDevice) -> PowerDevice:
+            known = replace(compared(device, hosts), levels=levels_with(device.endpoint, levels))
+            return self._licences.sealed_device(self._cluster, view.name, known)
+
         devices = tuple(
-            DeviceToCheck(
-                device=self._licences.sealed_device(self._cluster, view.name, compared(each.device, hosts)),
-                path=each.path,
-                deadline=each.deadline,
-                node=view.name,
-            )
-            for each in devices_of(compile_config(config).with_levels)
+            DeviceToCheck(device=sealed(each.device), path=each.path, deadline=each.deadline, node=view.name)
+            for each in devices_of(plan)
         )
         if not devices:
             return _without_devices(view, f"{config.subject}: no device is configured")

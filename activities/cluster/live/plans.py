@@ -37,7 +37,7 @@ from activities.cluster.objects.object_reader import ApiReader, Readers
 from activities.errors import ErrorType, as_invalid_config, error_type, failure
 from policy.checks.fence_policies import DEFAULT_SOURCE, FencePolicies, PolicySource, stricter
 from policy.checks.health_check import HealthCheck
-from policy.checks.rules import rules_of
+from policy.checks.rules import Rules, rules_of
 from policy.checks.verdicts import JudgedTarget
 from policy.dialects import parse
 from policy.dialects.node_fencing import CLUSTER_CONFIG, POLICY_PREFIX, parse_cluster_config, read_policies
@@ -166,7 +166,8 @@ class Configurations:
     def __init__(self, connections: Readers, source: PolicySource = DEFAULT_SOURCE) -> None:
         self._connections, self._source = connections, source
         self._unreadable: list[str] = []
-        self._checks: dict[Resource, list[HealthCheck]] = {}
+        self._checks: dict[Resource, list[tuple[ObjectRef, HealthCheck, Rules]]] = {}
+        """Those that name a template of ours, with the first one and with whom they are about."""
         self._machines: dict[str, Mapping[str, list[MachineView]]] = {}
         self._templates: dict[ObjectRef, SpecReader] = {}
         self._fence_configs: FenceConfigs | None = None
@@ -214,20 +215,23 @@ class Configurations:
         named: dict[ObjectRef, ObjectRef] = {}
         for resource in CHECKS:
             if resource not in self._checks:
-                self._checks[resource] = await _checks_of(self._connections, resource, self._unreadable)
-            for check in self._checks[resource]:
-                rung = next((rung.template for rung in check.rungs if is_fencing_template(rung.template)), None)
-                if rung is None or not await self._covers(check, node):
+                self._checks[resource] = [
+                    (template, check, rules_of(check))
+                    for check in await _checks_of(self._connections, resource, self._unreadable)
+                    for template in [rung.template for rung in check.rungs if is_fencing_template(rung.template)][:1]
+                ]
+            for rung, check, rules in self._checks[resource]:
+                if not await self._covers(check, rules, node):
                     continue
                 if need.check is not None and check.ref.key == need.check.key:
                     return {rung: check.ref}
                 named.setdefault(rung, check.ref)
         return named
 
-    async def _covers(self, check: HealthCheck, node: NodeView) -> bool:
+    async def _covers(self, check: HealthCheck, rules: Rules, node: NodeView) -> bool:
         if check.of_machines and check.ref.key not in self._machines:
             self._machines[check.ref.key] = await machines_by_node(self._connections, check)
-        return _covers(check, node, self._machines.get(check.ref.key, {}))
+        return _covers(check, rules, node, self._machines.get(check.ref.key, {}))
 
     async def _template(self, ref: ObjectRef, named_by: str) -> SpecReader:
         if ref in self._templates:
@@ -321,11 +325,11 @@ async def _checks_of(connections: Readers, resource: Resource, unreadable: list[
 
 async def covers(connections: Readers, check: HealthCheck, node: NodeView) -> bool:
     """Whether it is about that node, or about a Machine of it."""
-    return _covers(check, node, await machines_by_node(connections, check) if check.of_machines else {})
+    return _covers(check, rules_of(check), node, await machines_by_node(connections, check) if check.of_machines else {})
 
 
-def _covers(check: HealthCheck, node: NodeView, machines: Mapping[str, Sequence[MachineView]]) -> bool:
-    subject, rules = Subject(of_machines=check.of_machines, machines=tuple(machines.get(node.name, ()))), rules_of(check)
+def _covers(check: HealthCheck, rules: Rules, node: NodeView, machines: Mapping[str, Sequence[MachineView]]) -> bool:
+    subject = Subject(of_machines=check.of_machines, machines=tuple(machines.get(node.name, ())))
     return any(rules.covers(target) for target in subject.targets(node))
 
 

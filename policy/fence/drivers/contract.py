@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -62,15 +63,13 @@ def host_of(parameters: Mapping[str, str], name: str, *, what: str) -> str:
     value = parameters.get(name, "")
     if not value:
         raise ParameterError(name, f"expected the address or name of the {what}, got nothing")
-    try:
-        if _ZONE.fullmatch(value) is None:
-            raise ValueError(name)
-        address = ipaddress.ip_address(value)
-        return str(getattr(address, "ipv4_mapped", None) or address)
-    except ValueError:
-        if HOST.fullmatch(value) is None or _NUMBER.fullmatch(value) is not None:
-            raise ParameterError(name, f"expected an IP address or a host name, got {value!r}") from None
-        return value.lower()
+    if (":" in value or value[-1].isdigit()) and _ZONE.fullmatch(value) is not None:  # else no address: a refusal costs 40 µs
+        with suppress(ValueError):
+            address = ipaddress.ip_address(value)
+            return str(getattr(address, "ipv4_mapped", None) or address)
+    if HOST.fullmatch(value) is None or _NUMBER.fullmatch(value) is not None:
+        raise ParameterError(name, f"expected an IP address or a host name, got {value!r}")
+    return value.lower()
 
 
 def port_of(parameters: Mapping[str, str], name: str, default: int) -> int:

@@ -9,6 +9,7 @@ import pytest
 
 from policy.fence.credential_hosts import destinations
 from policy.fence.device_check import (
+    CheckedNode,
     DeviceAnswer,
     DeviceClaims,
     DeviceMemory,
@@ -20,7 +21,9 @@ from policy.fence.device_check import (
     Reachability,
     Remembered,
     acted_on,
+    checked,
     devices_of,
+    hosts_met,
     report_of,
     row_of,
 )
@@ -40,11 +43,24 @@ def answer(kind: Reachability = Reachability.ANSWERS, *, hour: float = 0, state:
     return DeviceAnswer(endpoint=BMC.endpoint, answer=kind, at=at, state=state, latency=timedelta(milliseconds=99.6))
 
 
+def page(node: NodeToCheck, *answers: DeviceAnswer) -> CheckedNode:
+    """As its page leaves it: with these answers of its BMC, else with its own devices unread."""
+    if answers:
+        return checked(replace(node, devices=(DeviceToCheck(device=BMC),)), answers)
+    unread = [DeviceAnswer(endpoint=each.device.endpoint, answer=Reachability.UNREAD, at=NOON) for each in node.devices]
+    return checked(node, unread)
+
+
+def heard_of(remembered: Remembered, node: NodeToCheck, each: DeviceAnswer) -> DeviceNotice | None:
+    found = page(node, each)
+    return remembered.note_answer(found, *found.rows)
+
+
 def told(remembered: Remembered, *answers: DeviceAnswer, node: NodeToCheck = NODE) -> list[DeviceNotice]:
     """What is told of these answers, one after the other."""
     found = []
     for each in answers:
-        if (heard := remembered.note_answer(node, each)) is not None:
+        if (heard := heard_of(remembered, node, each)) is not None:
             remembered.mark_published(heard)
             found.append(heard)
     return found
@@ -75,7 +91,7 @@ def test_an_open_episode_keeps_silence_to_itself_and_a_success_is_remembered_all
 
 def test_untold_tidings_are_there_again_and_equal_tidings_have_one_identity() -> None:
     remembered = Remembered(DeviceMemory())
-    first, second = (remembered.note_answer(NODE, answer(Reachability.SILENT, hour=hour)) for hour in (1, 2))
+    first, second = (heard_of(remembered, NODE, answer(Reachability.SILENT, hour=hour)) for hour in (1, 2))
     assert first is not None
     assert second is not None
     assert first.identity == second.identity
@@ -93,7 +109,7 @@ def test_what_is_carried_is_what_is_known() -> None:
 def test_what_is_carried_is_bounded_and_never_forgets_what_was_told() -> None:
     remembered = Remembered(DeviceMemory(silent=(("node-9", "ipmi://z:623"),)))
     for number in range(50):
-        remembered.note_answer(NodeToCheck(node=f"node-{number:02}"), answer())
+        heard_of(remembered, NodeToCheck(node=f"node-{number:02}"), answer())
     carried = remembered.carried(most=500)
     assert 0 < len(carried.answered) < 20
     assert carried.silent == (("node-9", "ipmi://z:623"),)
@@ -111,14 +127,14 @@ def test_s40_a_credential_goes_where_the_first_check_of_all_devices_has_met_it()
     """And an address that comes later is a person's to admit, whichever node it is of and however long it was configured for
     none. A file or a variable goes to named hosts only, and is none of these."""
     remembered, secret = Remembered(DeviceMemory()), "Secret/nodewarden/bmc"
-    remembered.keep_hosts([sent_to("10.0.0.7")], admits=True)
+    remembered.keep_hosts(hosts_met([sent_to("10.0.0.7")]), admits=True)
     assert remembered.hosts == {}  # nothing is known of it, and it may go anywhere: a first answer must not shut out the others
-    remembered.keep_hosts([sent_to("10.0.0.7"), sent_to("10.0.0.8", node="node-8")])
-    remembered.keep_hosts([])
-    remembered.keep_hosts([sent_to("10.6.6.6"), sent_to("10.0.0.9", named="another")])
+    remembered.keep_hosts(hosts_met([sent_to("10.0.0.7"), sent_to("10.0.0.8", node="node-8")]))
+    remembered.keep_hosts(hosts_met([]))
+    remembered.keep_hosts(hosts_met([sent_to("10.6.6.6"), sent_to("10.0.0.9", named="another")]))
     assert remembered.hosts == {secret: ("10.0.0.7", "10.0.0.8"), "Secret/nodewarden/another": ("10.0.0.9",)}
     remembered = Remembered(remembered.carried(most=0))
-    remembered.keep_hosts([sent_to("10.0.0.10")], admits=True)
+    remembered.keep_hosts(hosts_met([sent_to("10.0.0.10")]), admits=True)
     assert remembered.hosts[secret] == ("10.0.0.10", "10.0.0.7", "10.0.0.8")
     on_the_worker = CredentialRef(kind=CredentialKind.ENVIRONMENT, keys={"password": "BMC"})
     assert destinations(PowerDevice(driver="ipmi", endpoint="e", credentials=(on_the_worker,))) == {}
@@ -146,7 +162,7 @@ def test_what_left_is_forgotten() -> None:
 )
 def test_what_looks_wrong_although_the_device_answers(state: PowerState, path: bool, node: NodeToCheck, warning: str) -> None:
     """S9: an off that the node does not know of may be somebody else's machine."""
-    row = row_of(node, DeviceToCheck(device=BMC, path=path), answer(state=state), NOON)
+    row = row_of(node, DeviceToCheck(device=BMC, path=path), answer(state=state))
     assert (row.warning, row.problem, row.latency_ms) == (warning, "", 100)
 
 
@@ -188,7 +204,7 @@ def test_a_report_has_its_problems_first_and_is_bounded() -> None:
 
 def shared_by(*nodes: str, publishes: bool = True) -> DeviceClaims:
     claims = DeviceClaims()
-    claims.add(*(replace(NODE, node=node, publishes=publishes, devices=(DeviceToCheck(device=BMC),)) for node in nodes))
+    claims.add(*(page(replace(NODE, node=node, publishes=publishes, devices=(DeviceToCheck(device=BMC),))) for node in nodes))
     return claims
 
 
@@ -203,9 +219,7 @@ def test_a_device_of_two_nodes_is_a_problem_of_both_and_told_once_on_both() -> N
     for each in notices:
         assert ("Node/node-1" in each.message, "Node/node-2" in each.message) == (True, True)
         remembered.mark_published(each)
-    rows = [
-        row_of(replace(NODE, node=node), DeviceToCheck(device=BMC), answer(), NOON) for node in ("node-1", "node-2", "node-3")
-    ]
+    rows = [row_of(replace(NODE, node=node), DeviceToCheck(device=BMC), answer()) for node in ("node-1", "node-2", "node-3")]
     assert [bool(row.problem) for row in claims.noted([*rows[:2], replace(rows[2], endpoint="ipmi://b:623")])] == [
         True,
         True,
@@ -227,14 +241,14 @@ def test_a_device_that_says_it_serves_another_machine_is_a_problem() -> None:
     ours, another = "4c4c4544-0042-3510-8051-b4c04f4d3132", "4c4c4544-0042-3510-8051-b4c04f4d3133"
     node = replace(NODE, system_uuid=ours)
     said = [replace(answer(), serves=(system_of(each),)) for each in (ours, another)]
-    problems = [row_of(node, DeviceToCheck(device=BMC), each, NOON).problem for each in said]
+    problems = [row_of(node, DeviceToCheck(device=BMC), each).problem for each in said]
     assert (problems[0], another in problems[1]) == ("", True)
 
 
 def test_looks_hear_of_every_shared_device_in_every_history() -> None:
     """S39: an Event that can't be written, or a node that nobody has asked to be looked after, licenses no destruction."""
     claims = shared_by("node-1")
-    claims.add(replace(NODE, node="node-2", publishes=False, devices=(DeviceToCheck(device=BMC),)))
+    claims.add(page(replace(NODE, node="node-2", publishes=False, devices=(DeviceToCheck(device=BMC),))))
     remembered = Remembered(DeviceMemory())
     assert [each.node for each in remembered.note_claims(claims)] == ["node-1"]
     both = {("node-1", BMC.endpoint), ("node-2", BMC.endpoint)}
@@ -252,7 +266,7 @@ def test_a_bmc_is_shared_whichever_driver_speaks_to_it(theirs: str) -> None:
     """S39: two nodes whose configuration was written for two systems."""
     claims = shared_by("node-1")
     agents = PowerDevice(driver=theirs.partition("://")[0], endpoint=theirs)
-    claims.add(replace(NODE, node="node-2", devices=(DeviceToCheck(device=agents),)))
+    claims.add(page(replace(NODE, node="node-2", devices=(DeviceToCheck(device=agents),))))
     assert "Node/node-2" in claims.problem("node-1", BMC.endpoint)
     assert "Node/node-1" in claims.problem("node-2", agents.endpoint)
     assert {node for node, device in claims.shared if same_device(device, BMC.endpoint)} == {"node-1", "node-2"}
@@ -267,7 +281,7 @@ def test_the_systems_of_one_service_are_a_device_each_and_one_node_may_have_its_
             f"fence_redfish://a:443?systems_uri=%2Fredfish%2Fv1%2FSystems%2F{number}",
         )
         devices = tuple(DeviceToCheck(device=PowerDevice(driver="redfish", endpoint=each)) for each in endpoints)
-        claims.add(replace(NODE, node=f"node-{number}", devices=devices))
+        claims.add(page(replace(NODE, node=f"node-{number}", devices=devices)))
     assert (claims.shared, claims.notices()) == ((), [])
 
 
