@@ -34,10 +34,10 @@ from tests.documents import documents
 from tests.security.matrix import CELLS, Act, Principal
 from workers.configuration.setting_sources import PREFIX, STEP, TEMPORAL_VARIABLES
 from workers.configuration.settings import Settings
-from workflows.definitions.device_check import DeviceCheck
+from workflows.definitions.device_check import DeviceCheck, DeviceCheckPage
 from workflows.definitions.episodes import Fencing, Preservation, RecordedObservation, Remediation
 from workflows.definitions.scanner import HealthScanner
-from workflows.kit.messages import DeviceCheckInput
+from workflows.kit.messages import DeviceCheckInput, PageToCheck
 from workflows.scanner.state import ScannerInput
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -213,6 +213,7 @@ INPUTS: tuple[tuple[type, type, str], ...] = (
     (Preservation, PreservationInput, "episode/CLUSTER/NODE"),
     (HealthScanner, ScannerInput, "scanner/CLUSTER"),
     (DeviceCheck, DeviceCheckInput, "device-check/CLUSTER"),
+    (DeviceCheckPage, PageToCheck, "device-check/CLUSTER/PAGE"),
     (RecordedObservation, ObservationRecord, "observation/CLUSTER/NODE/DUE"),
 )
 """What is written into each from outside, and its workflow id. A history that goes on has a state beside it, which is ours."""

@@ -196,7 +196,7 @@ class ScannerStory:
                     timeout_summary="until a remediation may be tried again, or people must be told",
                 )
             if poll.rests and not scan.done():
-                # Whatever has come: where the last report is too old to act on (S18), the next scan answers at once.
+                # Where the last report is too old to act on by now (S18), the next scan answers at once.
                 scan.cancel()
                 return
             self._underway.changed = False

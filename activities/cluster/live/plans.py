@@ -167,7 +167,7 @@ class Configurations:
         self._connections, self._source = connections, source
         self._unreadable: list[str] = []
         self._checks: dict[Resource, list[tuple[ObjectRef, HealthCheck, Rules]]] = {}
-        """Those that name a template of ours, with the first one and with whom they are about."""
+        """Those that name a template of ours: the first one, the check, and which nodes it covers."""
         self._machines: dict[str, Mapping[str, list[MachineView]]] = {}
         self._templates: dict[ObjectRef, SpecReader] = {}
         self._fence_configs: FenceConfigs | None = None
