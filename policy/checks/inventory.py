@@ -93,6 +93,39 @@ class StrangeNodes:
             self.version += 1
 
 
+class _NodesByClaim:
+    """The Nodes that answer to a claim. Nearly each has one, and a dictionary for each would be a fifth of what a node takes."""
+
+    def __init__(self) -> None:
+        self._one: dict[str, JudgedTarget] = {}
+        self._more: dict[str, dict[str, JudgedTarget]] = {}
+
+    def put(self, claim: str, target: JudgedTarget) -> None:
+        """It answers to that, too."""
+        if claim in self._more:
+            self._more[claim][target.key] = target
+        elif self._one.setdefault(claim, target).key != target.key:
+            first = self._one.pop(claim)
+            self._more[claim] = {first.key: first, target.key: target}
+        else:
+            self._one[claim] = target
+
+    def drop(self, claim: str, target: JudgedTarget) -> None:
+        """It answers to that no more."""
+        more, one = self._more.get(claim), self._one.get(claim)
+        if more is not None:
+            more.pop(target.key, None)
+            if len(more) == 1:
+                (self._one[claim],) = self._more.pop(claim).values()
+        elif one is not None and one.key == target.key:
+            del self._one[claim]
+
+    def having(self, claim: str) -> dict[str, JudgedTarget]:
+        """All that do, by their keys, in the order in which they came."""
+        one = self._one.get(claim)
+        return {one.key: one} if one is not None else self._more.get(claim, {})
+
+
 class Inventory:
     """The objects of one cluster, each once, linked to the objects that it belongs to.
 
@@ -114,7 +147,7 @@ class Inventory:
         """Another number after each change of which Clusters have Nodes here."""
         self._sees_all_nodes = sees_all_nodes
         self._claims: defaultdict[str, dict[str, JudgedTarget]] = defaultdict(dict)
-        self._known_as: defaultdict[str, dict[str, JudgedTarget]] = defaultdict(dict)
+        self._known_as = _NodesByClaim()
         self._machines_as: defaultdict[str, dict[str, JudgedTarget]] = defaultdict(dict)
         """Machines by their providerID."""
         self._machines_in: defaultdict[str, dict[str, JudgedTarget]] = defaultdict(dict)
@@ -286,11 +319,9 @@ class Inventory:
         """Update the index of the claims by which Machines find this Node; returns old and new claims."""
         old, new = answers_of(before), answers_of(after)
         for claim in old - new:
-            self._known_as[claim].pop(target.key, None)
-            if not self._known_as[claim]:
-                del self._known_as[claim]
+            self._known_as.drop(claim, target)
         for claim in new - old:
-            self._known_as[claim][target.key] = target
+            self._known_as.put(claim, target)
         return old | new
 
     def _seen_by_machines(self, claims: set[str]) -> list[TargetToJudge]:
@@ -311,7 +342,7 @@ class Inventory:
         """Which other Nodes seem to be that Node's machine, in words; "" for none (S39)."""
         claiming = self._machines_as.get(machine_behind(node.provider_id), {}) if node.provider_id else {}
         machines = (claiming | self.machines_of.get(node.name, {})).values() if claiming else ()
-        others = contested(node, lambda key: self._known_as.get(key, {}))
+        others = contested(node, self._known_as.having)
         return others or claimed_otherwise(node, (each.machine for each in machines if each.machine is not None))
 
     def _contest(self, changed: JudgedTarget, claims: set[str]) -> list[TargetToJudge]:
@@ -319,7 +350,7 @@ class Inventory:
         is updated: the others are contested already, and a fleet may be made of machines with one number."""
         targets = {changed.key: changed}
         for claim in claims:
-            having = self._known_as.get(claim, {})
+            having = self._known_as.having(claim)
             if len(having) <= MOST_NAMED + 2:
                 targets |= having
         return self._contest_all(targets.values())
@@ -329,7 +360,7 @@ class Inventory:
         targets: dict[str, JudgedTarget] = {}
         for machine in machines:
             if machine.provider_id:
-                targets |= self._known_as.get(f"provider/{machine_behind(machine.provider_id)}", {})
+                targets |= self._known_as.having(f"provider/{machine_behind(machine.provider_id)}")
             elif machine.node_name in self.nodes:
                 targets[machine.node_name] = self.nodes[machine.node_name]
         return self._contest_all(list(targets.values())[: MOST_NAMED + 2])
@@ -373,7 +404,7 @@ class Inventory:
         hidden, taken = self._unseen(machine), ""
         found: NodeView | None = None
         for claim in claims_of(machine):
-            answering = [each.node for each in self._known_as.get(claim, {}).values() if of_one_cluster(machine, each.node)]
+            answering = [each.node for each in self._known_as.having(claim).values() if of_one_cluster(machine, each.node)]
             nodes = [node for node in answering if not taken_name(machine, node)]
             if machine.node_name and answering and not nodes:
                 taken = taken_name(machine, answering[0])

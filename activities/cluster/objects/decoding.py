@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -47,6 +47,8 @@ IP_ADDRESSES = frozenset({"InternalIP", "ExternalIP"})
 
 LONGEST_PROBLEM = 200
 LONGEST_IDENTITY = 128
+_NONE: Mapping[str, str] = {}
+"""For all nodes together."""
 
 
 class EventType(StrEnum):
@@ -212,7 +214,7 @@ def _read_node(raw: msgspec.Raw) -> Item[NodeView]:
         resource_version=metadata.resource_version,
         # Interned: fifty thousand nodes have the same labels, and it is a fifth of what they take.
         labels={sys.intern(key): sys.intern(value) for key, value in (metadata.labels or {}).items()},
-        annotations={sys.intern(key): value for key, value in (metadata.annotations or {}).items()},
+        annotations={sys.intern(key): value for key, value in metadata.annotations.items()} if metadata.annotations else _NONE,
         conditions=conditions_of(status.conditions),
         taints=tuple(
             Taint(key=sys.intern(taint.key), effect=sys.intern(taint.effect), value=taint.value or "")
@@ -236,11 +238,13 @@ def _identity(said: str | None) -> str:
 
 def conditions_of(conditions: list[WireCondition] | None) -> tuple[Condition, ...]:
     """The entries of `status.conditions`, none where there are none."""
+    texts = {each.last_transition_time for each in conditions or () if isinstance(each.last_transition_time, str)}
+    moments = {each: moment_of(each) for each in texts}  # most conditions of a node have the same
     return tuple(
         Condition(  # interned: fifty thousand nodes say the same twenty words
             type=sys.intern(condition.type),
             status=sys.intern(condition.status),
-            since=moment_of(condition.last_transition_time),
+            since=moments[condition.last_transition_time] if isinstance(condition.last_transition_time, str) else None,
             reason=sys.intern(condition.reason or ""),
             message=condition.message or "" if condition.type in READ_OUT else "",
         )

@@ -137,6 +137,21 @@ def test_two_nodes_with_one_identity_are_both_contested_until_one_is_gone_or_say
     assert inventory.strange.version == last
 
 
+def test_each_of_several_nodes_with_one_identity_is_contested_until_it_is_the_last() -> None:
+    """S39: in whichever order they go, and also where the last one comes and goes again."""
+    inventory = filled(*(a_node(name, provider_id="sim:///one") for name in "abc"))
+    for gone, left in (("b", "ac"), ("a", "c")):
+        inventory.remove_node(gone)
+        assert [inventory.nodes[name].contested != "" for name in left] == [len(left) > 1] * len(left)
+    inventory.put_node(a_node("a", provider_id="sim:///one"))
+    assert [inventory.nodes[name].contested != "" for name in "ac"] == [True, True]
+    assert "Node/a" in inventory.nodes["a"].contested
+    for name in "ac":
+        inventory.remove_node(name)
+    inventory.put_node(a_node("d", provider_id="sim:///one"))
+    assert inventory.nodes["d"].contested == ""
+
+
 def test_a_heartbeat_changes_no_verdict_and_keeps_the_version() -> None:
     """Every kubelet writes one every few minutes, whatever its Node says."""
     inventory = filled(a_node("n", resource_version="1"), a_machine(node_name="n", resource_version="1"))
