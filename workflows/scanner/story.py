@@ -614,8 +614,8 @@ class ScannerStory:
 
     def _problem(self) -> str:
         """What people must know of, the most urgent first; "" where nothing is wrong."""
-        rests = self._longest_wait > self._scanner.wait
-        if self._underway.received_at is not None and not rests and not self._underway.is_fresh:
+        received_at, longest = self._underway.received_at, self._longest_wait + options.SCAN_GRACE
+        if received_at is not None and workflow.now() - received_at >= longest:
             return "no scan has been answered lately: does a worker serve the cluster?"
         return self._nameless or self._underway.scan_problem or self._open_problem or self._holders.problem
 
