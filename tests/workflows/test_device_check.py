@@ -322,8 +322,9 @@ async def test_what_only_reading_needs_is_in_no_history_but_that_of_its_page(env
         begun = await check.handle.fetch_history()
         pages = [await env.client.get_workflow_handle(each).fetch_history() for each in _children(begun)]
         await check.asked("node-07")
-        after = _children(await check.handle.fetch_history())
-    assert (report.devices, report.answering, len(pages), len(after)) == (PAGE + 1, PAGE + 1, 2, 2)
+        later = _children(await check.handle.fetch_history())  # of this run, or of another one that the question has begun
+    assert (report.devices, report.answering, len(pages)) == (PAGE + 1, PAGE + 1, 2)
+    assert later in ([], _children(begun))
     assert "only-reading-needs-it" not in _decoded(begun)
     assert all("only-reading-needs-it" in _decoded(each) for each in pages)
 
