@@ -21,12 +21,14 @@ from typing import NoReturn, TypeVar
 from temporalio import activity
 
 from activities.contracts import metrics
-from activities.contracts.power import LiftRequest, PowerRequest, VolumeRequest
+from activities.contracts.power import DeviceCommand
+from activities.contracts.preservation import GiveUpRequest, HoldRequest
 from activities.contracts.target import ActResult, LicenceWanted, Target
 from activities.errors import ErrorType, failure
 from activities.keyring import Keyring
 from activities.worker_clock import left_to_others, worker
-from policy.episode.messages import Reading, VolumeReading
+from policy.checks.verdict import MACHINE
+from policy.episode.messages import Kind, Pinned, Reading, VolumeReading
 from policy.episode.node_action import CIRCUIT_BREAKER, OVERRIDES, SealedCommand, Verb
 from policy.fence.config import LONGEST_ACT
 from policy.fence.credential_hosts import compared
@@ -35,7 +37,8 @@ from policy.fence.plan import SEALED_FOR, FencingPlan, PowerDevice
 from policy.fence.power import OF_PATHS, OF_POWER, PowerAct, Quarantine
 from policy.objects.marks import Added
 from policy.objects.nodes import NodeView
-from policy.values.times import format_duration
+from policy.preservation.machine_snapshot import Held
+from policy.values.times import format_duration, written
 
 READ_LATELY = LONGEST_ACT + timedelta(seconds=15)
 """So long ago, a device has said what something is freed by: it is read right before, others may take LONGEST_ACT to answer, and
@@ -58,9 +61,6 @@ Read = TypeVar("Read", Reading, VolumeReading)
 
 Levels = tuple[tuple[str, ...], ...]
 """Of a device: see `PowerDevice.levels`."""
-
-DeviceCommand = PowerRequest | VolumeRequest | LiftRequest
-"""A request to command one device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +199,31 @@ class Licences:
             return f"no worker of this deployment has verified that {what}: {again}; otherwise {HOW_TO}"
         if command.spec.action not in verbs or command.spec.node != target.pinned.node:
             return f"{command.speaker} has said {command.spec.action.value} of {command.spec.node}, and not {said}"
+        return ""
+
+    def preservation_problem(
+        self,
+        request: HoldRequest | GiveUpRequest,
+        node: NodeView | None,
+        held: Held | None,
+        word: SealedCommand | None,
+        *verbs: Verb,
+    ) -> str:
+        """As `command_problem`, of a machine that is kept: a word to an earlier preservation, or to a fencing, says nothing of
+        this one (S21, S49)."""
+        pinned = Pinned(node=request.looked_at, uid="")
+        target = Target(cluster=request.cluster, pinned=pinned, incident=request.incident, kind="", workflow_id="", run_id="")
+        problem = self.command_problem(target, None if request.looked_at.startswith(MACHINE) else node, word, *verbs)
+        if problem or word is None or held is None:
+            return problem
+        said = f"{word.speaker} has said {word.spec.action.value}"
+        if word.spec.action is Verb.ABORT and word.kind != Kind.PRESERVATION.value:
+            return f"{said} to another episode ({word.kind or 'not known'})"
+        if isinstance(request, HoldRequest) and held.expiry is None:  # `since` would be that of a former one
+            return f"{said} before its preservation began: say it again" if held.kept_by_person else ""
+        if held.since is None or self.said_at(word) < held.since:
+            began = f"began at {written(held.since)}" if held.since is not None else "says not when it began"
+            return f"{said} before this preservation, which {began}: say it again"
         return ""
 
     def licence(self, target: Target, wanted: LicenceWanted, now: datetime) -> str:

@@ -4,7 +4,7 @@ The services are Apprise's business, and where to send is in files, as the addre
 sending, and neither they nor what a service answers is logged. The caller does not wait and does not learn of failures: no act of
 ours depends on a message. The same words about one incident are sent once by a worker within a while; more than a few messages in
 a minute become one. What waits to be sent is lost with its worker, and what another worker is given again is sent again: so each
-message names its incident, and an episode that needs a person is repeated (`workflows/scanner/state.py`).
+message names its incident, and an episode that needs a person is repeated (`REMIND_EVERY`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SINGLY = 5
 """Messages in a minute to one address; the rest of that minute is one more."""
 MINUTE_SECONDS = 60.0
 QUIET_SECONDS = 20 * 60.0
-"""The same words about one incident are no news for so long. Less than `REMIND_EVERY` of `workflows/scanner/state.py`."""
+"""The same words about one incident are no news for so long. Less than `REMIND_EVERY` of `policy/episode/notices.py`."""
 REMEMBERED, WAITING, LISTED = 1000, 1000, 20
 FLUSH_SECONDS = 5.0
 IN_ADDRESSES = ("when", "cluster", "node", "subject", "outcome", "severity", "thread")

@@ -65,7 +65,7 @@ from policy.fence.plan_compiler import compile_config
 from policy.fence.power import InsecureDevices
 from policy.objects.nodes import NodeView
 from policy.remediation.ladder import TemplateSight, Unusable
-from policy.scan import readiness
+from policy.scan import obstacles
 from policy.scan.evaluation import evaluate
 from policy.values.display_text import counted, some_of
 from policy.values.errors import PolicyError
@@ -292,7 +292,7 @@ async def scanner(warden: Nodewarden, cluster: str) -> list[Finding]:
     except RequestError as error:
         return [problem(str(error), "look at the log of the worker that serves workflows")]
     view = wording.view(status, datetime.now(UTC))
-    if halted := readiness.halted(status.report, status.pauses):
+    if halted := obstacles.halted(status.report, status.pauses):
         return [warning(f"it runs, and begins nothing: {halted}", "end it once it is no longer meant")]
     report = status.report
     if status.problem or report is None or report.view.stale or not report.view.synced or report.lease.problem:

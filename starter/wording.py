@@ -8,16 +8,16 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from policy.checks.verdicts import Health
+from policy.checks.verdict import Health
 from policy.episode.advice import section_of
 from policy.episode.messages import REPAIRED, EpisodeResult, EpisodeStatus, Outcome, Phase
 from policy.episode.modes import only_some
 from policy.scan import pauses, readiness
-from policy.scan.readiness import Obstacle, ObstacleCode
+from policy.scan.obstacles import Obstacle, ObstacleCode
 from policy.scan.scan_report import AtRisk, CheckReport, NodeAtRisk, TargetRow
 from policy.values.display_text import counted
 from policy.values.times import written
-from workflows.kit.messages import Backoff, ScannerStatus
+from workflows.kit.messages import HoldOff, ScannerStatus
 
 
 def end_style(outcome: str) -> str:
@@ -162,7 +162,7 @@ def trouble(episode: EpisodeStatus) -> str:
     return f"{said}; the last problem: {episode.problem}" if (said := repeated(episode)) else episode.problem
 
 
-def held_off(held: Backoff, now: datetime) -> str:
+def held_off(held: HoldOff, now: datetime) -> str:
     """That a node gets no episode for now, how long, and why. Without an end the reason says what ends it."""
     left = f" for another {countdown(held.until, now)}" if held.until is not None else ""
     return f"held off{left}: {held.reason}"
@@ -261,7 +261,7 @@ def left_off(result: EpisodeResult) -> str:
 def obstacles(scanner: ScannerStatus, now: datetime) -> tuple[Obstacle, ...]:
     """What keeps everything from being begun in its cluster, as of that moment."""
     paused = pauses.described(scanner.pauses)
-    found = readiness.obstacles(scanner.report, paused=paused, problem=scanner.problem, wait=scanner.wait, now=now)
+    found = all_obstacles(scanner.report, paused=paused, problem=scanner.problem, wait=scanner.wait, now=now)
     mode = scanner.modes.limited
     return (*found, *([Obstacle(code=ObstacleCode.MODE, text=mode)] if mode else []))
 

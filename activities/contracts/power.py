@@ -17,17 +17,22 @@ from policy.fence.power import InterfaceGroups, PowerState, Quarantine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PowerRequest:
-    """Read or command one device. The act is not begun after `not_after` and is killed after `deadline`, whatever hangs.
-    read_back: how long, once a command has ended, the device is asked whether it has worked; zero: not at all. licence: of the
-    last look before a command, good until `not_after` (S42)."""
+class DeviceCommand:
+    """One act on one device. It is not begun after `not_after` and is killed after `deadline`, whatever hangs. licence: of the
+    last look before a command, good until `not_after` (S42); to read needs none."""
 
     target: Target
     device: PowerDevice
     deadline: timedelta
     not_after: datetime | None = None
-    read_back: timedelta = timedelta(0)
     licence: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PowerRequest(DeviceCommand):
+    """read_back: how long, once a command has ended, the device is asked whether it has worked; zero: not at all."""
+
+    read_back: timedelta = timedelta(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,28 +62,18 @@ class GivenUpRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VolumeRequest:
-    """Read or detach one volume of a cloud machine; limits as in `PowerRequest`."""
+class VolumeRequest(DeviceCommand):
+    """Read or detach one volume of a cloud machine."""
 
-    target: Target
-    device: PowerDevice
     volume: str
-    deadline: timedelta
-    not_after: datetime | None = None
-    licence: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LiftRequest:
+class LiftRequest(DeviceCommand):
     """quarantine: what to undo; None: the quarantine that the cloud itself remembers (of an earlier episode, or of an answer
     that was lost)."""
 
-    target: Target
-    device: PowerDevice
-    deadline: timedelta
     quarantine: Quarantine | None = None
-    not_after: datetime | None = None
-    licence: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

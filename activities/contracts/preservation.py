@@ -15,7 +15,7 @@ from activities.contracts import ActivityContract
 from activities.contracts.episodes import Opened
 from activities.contracts.remediation import BeforeActing
 from activities.contracts.target import LookResult
-from policy.checks.verdicts import MACHINE
+from policy.checks.verdict import MACHINE
 from policy.episode.node_action import SealedCommand
 from policy.preservation.machine_snapshot import Isolation
 from policy.preservation.preservation_index import PreservationNeed

@@ -307,17 +307,12 @@ class PathRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RestoreRequest:
+class RestoreRequest(ActRequest):
     """Take our marks off a node. keep_cordon: the cordon stays, as a configuration without `mark-schedulable` wants it.
-    tainted: as `ours` in an UntaintRequest. added: for a node without our mark, or with a changed one. publication: as in an
-    ActRequest."""
+    tainted: as `ours` in an UntaintRequest. added: for a node without our mark, or with a changed one."""
 
-    target: Target
-    not_after: datetime | None = None
     keep_cordon: bool = False
     tainted: bool = False
-    added: Added = field(default_factory=Added)
-    publication: Publication | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -349,19 +344,23 @@ class ActResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FreeRequest:
-    """A consequence: refused unless `proof` is complete for every pinned endpoint and its readings are fresh (S1, S2).
-
-    not_after bounds the freshness: the workflow sets it to shortly after the last reading. at_most: the portion of pods that
-    the scanner allows; None: the scanner was not asked, and in a cluster with a limit per minute no pod is freed. need: of the
-    episode, for the last look before the Node is deleted.
-    """
+class Consequence:
+    """What needs a proof. not_after bounds its freshness: the workflow sets it to shortly after the last reading. at_most: the
+    portion of pods that the scanner allows; None: the scanner was not asked, and in a cluster with a limit per minute no pod is
+    freed."""
 
     target: Target
-    proof: OffProof
     not_after: datetime
     holder: str
     at_most: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FreeRequest(Consequence):
+    """Refused unless `proof` is complete for every pinned endpoint and its readings are fresh (S1, S2). need: of the episode, for
+    the last look before the Node is deleted."""
+
+    proof: OffProof
     need: Need = field(default_factory=Need)
 
 
@@ -393,30 +392,18 @@ class FreeResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FreeCutRequest:
-    """A consequence under `path cut proven`: only for pods with all their volumes behind the cut (S1). at_most: as in a
-    FreeRequest."""
+class FreeCutRequest(Consequence):
+    """Under `path cut proven`: only for pods with all their volumes behind the cut (S1)."""
 
-    target: Target
     proofs: tuple[PathProof, ...]
     storage: CutStorage
-    not_after: datetime
-    holder: str
-    at_most: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FreeDumpingRequest:
-    """A consequence under `kernel dead`, which only a configuration that trusts the network allows.
+class FreeDumpingRequest(Consequence):
+    """Under `kernel dead`, which only a configuration that trusts the network allows. not_after: moments after the message."""
 
-    not_after bounds its freshness: moments after the kdump message. at_most: as in a FreeRequest.
-    """
-
-    target: Target
     proof: KernelDead
-    not_after: datetime
-    holder: str
-    at_most: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -439,17 +426,10 @@ class PublishRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaintRequest:
+class TaintRequest(CordonRequest):
     """Add one taint in the episode's name, as a CordonRequest cordons; it is removed with the other marks."""
 
-    look: LookRequest
     taint: Taint
-    not_after: datetime | None = None
-
-    @property
-    def target(self) -> Target:
-        """The look's target."""
-        return self.look.target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from policy.checks.health_check import HealthCheck, Storm, over
-from policy.checks.verdicts import JudgedTarget, Standing, Verdict
+from policy.checks.verdict import JudgedTarget, Standing, Verdict
 from policy.objects.machines import WorkloadCluster
 from policy.objects.nodes import Surroundings
 from policy.values.fields import Rounding, scaled
@@ -42,7 +42,7 @@ class OpenReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandingCounts:
-    """How many targets a check selects, by how they stand (`policy.checks.verdicts.Standing`).
+    """How many targets a check selects, by how they stand (`policy.checks.verdict.Standing`).
 
     left_out ones are not in the total. recovering: healthy by their conditions, but still marked by an episode: not counted as
     healthy until that has ended.

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 
 from policy.checks.health_check import HealthCheck
-from policy.checks.verdicts import JudgedTarget
+from policy.checks.verdict import JudgedTarget
 from policy.objects.machines import (
     MOST_NAMED,
     MachineView,

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import ClassVar
 
-from policy.checks.verdicts import Health, Verdict
+from policy.checks.verdict import Health, Verdict
 from policy.episode.node_action import (
     AcceptedCommand,
     ActionName,

@@ -13,7 +13,7 @@ from typing import Any
 
 from policy.checks.health_check import HealthCheck
 from policy.checks.rules import Rules, rules_of
-from policy.checks.verdicts import Health, JudgedTarget
+from policy.checks.verdict import Health, JudgedTarget
 from policy.dialects import parse
 from policy.episode.fencing_requests import is_another, is_taken_up, why_withdrawn
 from policy.episode.gate import Objection, Weight, preserved_as_failed

@@ -45,6 +45,9 @@ SEVERITIES: Mapping[When, Severity] = {
 }
 """The same severities as in deploy/alerts.yaml. An episode that ended well is info."""
 
+REMIND_EVERY = timedelta(minutes=30)
+"""How often people are reminded that an episode still waits for one of them; the scanner sends it along with a scan."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownNode:

@@ -8,9 +8,10 @@ table.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Any
 
 from policy.episode.messages import Kind
 from policy.episode.modes import ClusterModes
@@ -25,25 +26,42 @@ class PermitState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Permit:
-    """One row of the table, keyed by workflow id and incident. A parked one keeps the node but counts in no budget.
+class PermitSubject:
+    """The episode that a permit, or a request for one, is about, with what is known of its node.
 
-    control_plane: None while it is not known. override: a person's override was asked for, which each look has to see attested.
-    found: its episode was found open, so it is not known which checks count it. What is not known counts as in the worst case
-    (S14, S15).
+    control_plane: None while it is not known. owner: kind and name of what controls its Machine, and makes another one of it.
+    removes: its machine is replaced, so a control plane counts one member less afterwards, and not one that is down. override:
+    see `NodeActionSpec`; each look has to see attested that a person asked for it.
     """
 
     node: str
     workflow_id: str
     incident: str
-    kind: Kind
-    state: PermitState
-    granted_at: datetime
+    kind: Kind = Kind.FENCING
+    reason: str = ""
     provider_id: str = ""
     zone: str = ""
     control_plane: bool | None = False
-    reason: str = ""
     node_uid: str = ""
+    owner: str = ""
+    removes: bool = False
+    override: str = ""
+
+    def as_subject(self) -> dict[str, Any]:
+        """These fields, for another record about the same episode."""
+        return {each.name: getattr(self, each.name) for each in fields(PermitSubject)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Permit(PermitSubject):
+    """One row of the table, keyed by workflow id and incident. A parked one keeps the node but counts in no budget.
+
+    found: its episode was found open, so it is not known which checks count it. What is not known counts as in the worst case
+    (S14, S15).
+    """
+
+    state: PermitState
+    granted_at: datetime
     groups: tuple[str, ...] = ()
     """The groups of the node when it was granted (`policy/objects/scopes.py`); what later reports say of it counts beside
     them."""
@@ -52,12 +70,7 @@ class Permit:
     them."""
     healthy_under: tuple[str, ...] = ()
     """The health checks that counted the node as healthy when it was granted."""
-    owner: str = ""
-    """Kind and name of what controls its Machine, and makes another one of it."""
-    removes: bool = False
-    """Its machine is replaced: a control plane counts one member less afterwards, and not one that is down."""
     found: bool = False
-    override: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,28 +87,17 @@ class Replacing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PermitRequest:
+class PermitRequest(PermitSubject):
     """An open episode asks for a permit (update `request_permit` of the scanner).
 
     by_person: a person wants it now; the request of a program is refused while the node is left alone after failed attempts
-    (S19). override: see `NodeActionSpec`; the last look checks that a person asked for it.
+    (S19).
     """
 
-    node: str
-    workflow_id: str
-    incident: str
-    kind: Kind = Kind.FENCING
-    reason: str = ""
-    provider_id: str = ""
-    zone: str = ""
     control_plane: bool = False
-    node_uid: str = ""
-    owner: str = ""
-    removes: bool = False
     ready: bool = True
     """Whether the node says Ready=True; assumed if unknown, which is the stricter reading for quorum (S15)."""
     by_person: bool = False
-    override: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

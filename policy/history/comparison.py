@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import Any
 
 from policy.checks.health_check import HealthCheck
-from policy.checks.verdicts import cause_of
+from policy.checks.verdict import cause_of
 from policy.episode.gate import MODE
 from policy.episode.messages import REPAIRED, EpisodeResult, Outcome, Phase
 from policy.history.spells import Ending, NodeDays, Spell

@@ -66,7 +66,7 @@ class PreservationAction(StrEnum):
 
 
 class Automatic(StrEnum):
-    """The cap's answer about a machine; see `policy/preservation/survey.py`."""
+    """The cap's answer about a machine; see `policy/preservation/pool_cap.py`."""
 
     NOTHING = ""
     SELECTED = "selected"

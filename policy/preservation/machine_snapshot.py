@@ -348,7 +348,7 @@ PRIORITY_BEFORE = "nodewarden.io/machinepriority-before"
 
 KEPT_AUTOMATICALLY = "1000"
 KEPT_ON_REQUEST = "2000"
-"""Far above what people use; of two kept machines the automatically kept one goes first, as in `survey.py`."""
+"""Far above what people use; of two kept machines the automatically kept one goes first, as in `pool_cap.py`."""
 
 (CLUSTER_API_DELETE,) = CLUSTER_API.goes_first
 """Any value marks a Machine, also an empty one."""

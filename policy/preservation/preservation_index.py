@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from heapq import nsmallest
 
-from policy.checks.verdicts import MACHINE
+from policy.checks.verdict import MACHINE
 from policy.objects.machines import MachineView
 from policy.objects.nodes import PRESERVE_ANNOTATION, NodeView
 from policy.preservation.keep_or_release import Automatic, PreservationAction, PreservationDecision, effects, within_mode
@@ -31,8 +31,7 @@ from policy.preservation.machine_snapshot import (
     MachinePhase,
     Mistakes,
 )
-from policy.preservation.requests import DEFAULT_SETTLE_TIME, LAST_APPLIED_ANNOTATION, Intent, Pool
-from policy.preservation.survey import (
+from policy.preservation.pool_cap import (
     DeploymentPool,
     Queue,
     deployment_name,
@@ -42,6 +41,7 @@ from policy.preservation.survey import (
     part_of,
     survey,
 )
+from policy.preservation.requests import DEFAULT_SETTLE_TIME, LAST_APPLIED_ANNOTATION, Intent, Pool
 from policy.values.agenda import Agenda
 from policy.values.mode import Mode
 from policy.values.object_refs import Mistake, ObjectRef

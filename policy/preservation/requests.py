@@ -132,7 +132,7 @@ def _problem(kind: str, value: str) -> str:
 # How many machines of a pool are kept automatically, and for how long: every spelling, in one typed `Pool`.
 #
 # The spellings: our `PreservationPolicy` object, and the proposal's block `machineControllerManager` of a worker pool (alone, in
-# a PreservationPolicy, or in a Gardener Shoot). `survey.py` reads the fields of the shipped system on a MachineDeployment.
+# a PreservationPolicy, or in a Gardener Shoot). `pool_cap.py` reads the fields of the shipped system on a MachineDeployment.
 
 API_VERSION = "nodewarden.io/v1alpha1"
 KIND = "PreservationPolicy"

@@ -18,12 +18,12 @@ from enum import StrEnum
 
 from policy.checks.health_check import EscalatingRemediation, HealthCheck
 from policy.checks.rules.medik8s import HEALTHY_DELAYED
-from policy.checks.verdicts import Health, JudgedTarget, Standing, Verdict
+from policy.checks.verdict import Health, JudgedTarget, Standing, Verdict
 from policy.fence.template_reader import VOLUME_DETACHMENT, is_own_template, why_untrusted
 from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION, FAILED
 from policy.objects.remediations import RemediationObject, kind_of
 from policy.remediation.failed_volumes import read_volume_template
-from policy.remediation.strategies import BY_TEMPLATE, RULES, Action, Needs, Strategy
+from policy.remediation.strategy_rules import BY_TEMPLATE, RULES, Action, Needs, Strategy
 from policy.values.errors import PolicyError
 from policy.values.fields import Rounding, Threshold, parse_threshold, scaled
 from policy.values.object_refs import Dialect, ObjectRef

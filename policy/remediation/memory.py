@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from policy.checks.health_check import AUTOSCALER_PATIENCE, MOST_RETRIES, HealthCheck, RetryBackoff, RetryRules, strictest
-from policy.checks.verdicts import JudgedTarget
+from policy.checks.verdict import JudgedTarget
 from policy.objects.machines import MachineView
 from policy.values.errors import PolicyError, shown
 from policy.values.times import format_duration, later, moment_of, written

@@ -17,7 +17,7 @@ from heapq import nsmallest
 from policy.checks.circuit_breakers import OpenReason
 from policy.checks.fence_policies import NO_POLICIES
 from policy.checks.health_check import HealthCheck, Overlap
-from policy.checks.verdicts import NEVER, JudgedTarget, Standing, Verdict
+from policy.checks.verdict import NEVER, JudgedTarget, Standing, Verdict
 from policy.episode.fencing_requests import FencingRequest, Stage
 from policy.episode.gate import By, Objection, Operation, Seen, objection
 from policy.episode.messages import NeedKind

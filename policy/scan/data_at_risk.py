@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 from heapq import nsmallest
 from typing import Protocol
 
-from policy.checks.verdicts import NEVER
+from policy.checks.verdict import NEVER
 from policy.objects.marks import mark_of
 from policy.objects.nodes import OUT_OF_SERVICE_TAINT, READY, NodeView
 from policy.scan.scan_report import MAXIMUM_AT_RISK, AtRisk, NodeAtRisk

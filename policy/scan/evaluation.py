@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 from policy.checks.circuit_breakers import CircuitBreaker, Counts, OpenReason
 from policy.checks.health_check import HealthCheck, Storm, over
-from policy.checks.verdicts import NEVER, Health, JudgedTarget, Standing, Verdict
+from policy.checks.verdict import NEVER, Health, JudgedTarget, Standing, Verdict
 from policy.objects.nodes import EXCLUDE_LABEL
 from policy.remediation.control_plane import objection_by_count
 from policy.remediation.ladder import RESTORING, body_of, orphaned, possible, remedy, removes
-from policy.remediation.strategies import Action
+from policy.remediation.strategy_rules import Action
 from policy.scan.candidates import gives_the_remedy, in_turn, judged_by_objects
 from policy.scan.ledger_snapshot import LedgerSnapshot
 from policy.scan.permit_rules import AdmissionRefusal, ObjectLimits, objections

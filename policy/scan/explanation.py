@@ -14,7 +14,7 @@ from datetime import timedelta
 from policy.checks.circuit_breakers import TAKEOVER, CircuitBreaker, Counts, OpenReason, threshold_breached
 from policy.checks.health_check import HealthCheck, RetryRules
 from policy.checks.rules import rules_of
-from policy.checks.verdicts import Health, JudgedTarget, Standing
+from policy.checks.verdict import Health, JudgedTarget, Standing
 from policy.dialects.node_fencing import CLUSTER_CONFIG
 from policy.episode import gate
 from policy.episode.gate import WITHOUT_LABEL, WITHOUT_MACHINE_ANNOTATION
@@ -33,7 +33,7 @@ from policy.remediation.ladder import (
     most_at_once,
 )
 from policy.remediation.memory import OWNERS_OWN, LastRemediation, NextRemediation, last_of, next_turn, rules_for, turn_of
-from policy.remediation.strategies import RULES, Action
+from policy.remediation.strategy_rules import RULES, Action
 from policy.scan.candidates import gives_the_remedy, judged_by_objects
 from policy.scan.evaluation import CheckEvaluation, TargetEvaluation, evaluate
 from policy.scan.ledger_snapshot import LedgerSnapshot

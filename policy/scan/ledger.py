@@ -21,7 +21,7 @@ from policy.checks.fence_policies import NO_POLICIES, FencePolicies
 from policy.checks.health_check import HealthCheck, Overlap, RetryRules, Storm, advance, over, stricter
 from policy.checks.inventory import Inventory, StrangeNodes, TargetToJudge
 from policy.checks.rules import Rules, rules_of
-from policy.checks.verdicts import HEALTHY, MACHINE, Health, JudgedTarget, Standing
+from policy.checks.verdict import HEALTHY, MACHINE, Health, JudgedTarget, Standing
 from policy.episode.fencing_requests import FencingRequest
 from policy.episode.modes import REPAIRS, ClusterModes, mode_of, mode_under
 from policy.episode.notices import KnownNode

@@ -15,7 +15,7 @@ from policy.checks.circuit_breakers import CircuitBreaker, Counts, OpenReason
 from policy.checks.fence_policies import FencePolicies
 from policy.checks.health_check import HealthCheck, Overlap, RetryRules, Storm
 from policy.checks.inventory import ControlPlane
-from policy.checks.verdicts import MACHINE, JudgedTarget, Standing, Verdict
+from policy.checks.verdict import MACHINE, JudgedTarget, Standing, Verdict
 from policy.episode.fencing_requests import FencingRequest
 from policy.episode.modes import REPAIRS, ClusterModes, ModeAnswer, ModeRule, mode_of
 from policy.objects.machines import WorkloadCluster, clusters_of

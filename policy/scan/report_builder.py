@@ -24,7 +24,7 @@ from policy.checks.circuit_breakers import Counts, StandingCounts
 from policy.checks.fence_policies import NO_POLICIES, FencePolicies
 from policy.checks.health_check import HealthCheck, Storm
 from policy.checks.rules.medik8s import CONFIRMED_ANNOTATION
-from policy.checks.verdicts import NEVER, SICKNESS, Health, JudgedTarget, Standing, Verdict
+from policy.checks.verdict import NEVER, SICKNESS, Health, JudgedTarget, Standing, Verdict
 from policy.episode.gate import MODE, By, Operation, Seen, kept, objections
 from policy.episode.messages import SeenNode
 from policy.episode.modes import REPAIRS, mode_of
@@ -36,7 +36,7 @@ from policy.objects.remediations import RemediationObject, kind_of
 from policy.objects.scopes import CLUSTER, GroupCount
 from policy.remediation.ladder import OWNER_REMEDIATED, EscalationStep, most_at_once, orphaned, step_of
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION
-from policy.remediation.strategies import REPLACING_OWNERS, Strategy
+from policy.remediation.strategy_rules import REPLACING_OWNERS, Strategy
 from policy.scan.candidates import choose, due_under, judged_by_objects, left_alone
 from policy.scan.ledger_snapshot import LedgerSnapshot
 from policy.scan.permit_rules import AdmissionRefusal, ObjectLimits, beside_mode

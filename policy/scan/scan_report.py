@@ -15,7 +15,7 @@ from enum import StrEnum
 from policy.checks.circuit_breakers import StandingCounts
 from policy.checks.fence_policies import NO_POLICIES, FencePolicies
 from policy.checks.inventory import ControlPlane
-from policy.checks.verdicts import Health
+from policy.checks.verdict import Health
 from policy.episode.messages import NeedKind, SeenNode
 from policy.objects.scopes import GroupCount
 from policy.preservation.preservation_index import PreservationNeed

@@ -88,7 +88,7 @@ def from_files(files: list[str], node: str, now: str, overlap: Overlap) -> NodeE
 
 async def _live(session: Session, node: str) -> NodeExplanation:
     """Ask cluster, scanner and episodes; what does not answer is named, and the others' answers are shown."""
-    from policy.scan import readiness
+    from policy.scan import obstacles
     from policy.scan.explanation import explain as explain_node
     from starter.client import Nodewarden
     from starter.output.explanation import NodeExplanation
@@ -107,7 +107,7 @@ async def _live(session: Session, node: str) -> NodeExplanation:
         async with Nodewarden.connect(settings) as warden:
             try:
                 scanner = await warden.scanner_status(name)
-                halted = readiness.halted(scanner.report, scanner.pauses)
+                halted = obstacles.halted(scanner.report, scanner.pauses)
             except RequestError as error:
                 problems.append(str(error))
                 halted = str(error) if isinstance(error, MissingError) else ""

@@ -254,7 +254,7 @@ def _run(session: Session, work: Coroutine[Any, Any, Exit | None]) -> NoReturn:
 
 
 def _judge(error: Exception) -> tuple[str, Exit]:
-    from policy.scan.readiness import WITHOUT_TEMPORAL
+    from policy.scan.obstacles import WITHOUT_TEMPORAL
     from policy.values.errors import PolicyError
     from workers.errors import (
         EmbeddedServerError,

@@ -14,7 +14,7 @@ from typing import Self, TextIO
 from rich.console import Console, Group
 from rich.live import Live
 
-from policy.checks.verdicts import Health
+from policy.checks.verdict import Health
 from policy.episode.messages import EpisodeStatus
 from policy.scan.report_builder import NOT_COVERED
 from policy.scan.scan_report import TargetRow

@@ -18,9 +18,9 @@ from rich.text import Text
 
 from activities.cluster.watch.offline import ManifestMistake
 from policy.checks.circuit_breakers import OpenReason
-from policy.checks.verdicts import SICKNESS
+from policy.checks.verdict import SICKNESS
 from policy.episode.modes import only_some
-from policy.remediation.strategies import Action
+from policy.remediation.strategy_rules import Action
 from policy.scan.evaluation import CheckEvaluation, TargetEvaluation
 from policy.values.display_text import in_a_line
 from policy.values.object_refs import ObjectRef, in_natural_order

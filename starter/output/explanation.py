@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from activities.cluster.watch.offline import ManifestMistake
-from policy.checks.verdicts import Health
+from policy.checks.verdict import Health
 from policy.episode.messages import EpisodeStatus, Kind, Phase
 from policy.episode.permits import PermitState
 from policy.history.spells import Spell, dated

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from policy.checks.verdicts import Health, Standing
+from policy.checks.verdict import Health, Standing
 from policy.episode.messages import EpisodeStatus, Kind
 from policy.episode.modes import ModeChanges, ModeRule
 from policy.history.offenders import RepairedMachine
 from policy.history.spells import Spell
-from policy.remediation.strategies import Action
+from policy.remediation.strategy_rules import Action
 from policy.scan.explanation import Bystander, Outlook
 from policy.scan.pauses import PauseEnd
 from policy.values.mode import Mode

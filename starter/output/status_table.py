@@ -17,14 +17,14 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from policy.checks.verdicts import SICKNESS, Health
+from policy.checks.verdict import SICKNESS, Health
 from policy.episode.gate import MODE
 from policy.episode.messages import EpisodeStatus, Phase
 from policy.fence.device_check import DeviceReport, DeviceRow, Reachability, fenceable
 from policy.history.spells import ending, held_by
-from policy.scan import readiness
+from policy.scan import obstacles
+from policy.scan.obstacles import ObstacleCode, opened_breakers, seen_at
 from policy.scan.permit_rules import AdmissionRefusal
-from policy.scan.readiness import ObstacleCode, opened_breakers, seen_at
 from policy.scan.scan_report import AtRisk, CheckReport, ScanReport, TargetRow
 from policy.values.display_text import counted
 from policy.values.object_refs import in_natural_order
@@ -299,7 +299,7 @@ def _condition(status: ClusterStatus) -> Text:
     scanner = status.scanner
     if scanner is None:
         return Text(status.problem or "no scanner", style="red")
-    halted = readiness.halted(scanner.report, scanner.pauses)
+    halted = obstacles.halted(scanner.report, scanner.pauses)
     return Text(wording.view(scanner, status.at), style="red" if halted else "")
 
 

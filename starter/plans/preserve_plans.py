@@ -21,14 +21,14 @@ from activities.cluster.api.connection import JsonObject
 from activities.cluster.objects.decoding import decode_node
 from activities.cluster.objects.machines_decoding import deployment_of, machine_decoding
 from activities.cluster.watch.offline import ClusterSnapshot
-from policy.checks.verdicts import Health
+from policy.checks.verdict import Health
 from policy.objects.machines import MachineView
 from policy.objects.nodes import NodeView
 from policy.preservation import requests as pool_objects
 from policy.preservation.keep_or_release import PreservationDecision
 from policy.preservation.machine_snapshot import Held, MachinePhase
+from policy.preservation.pool_cap import DeploymentPool, PoolSurvey, Queue, Survey, deployment_name, key_of_controller, survey
 from policy.preservation.requests import Pool
-from policy.preservation.survey import DeploymentPool, PoolSurvey, Queue, Survey, deployment_name, key_of_controller, survey
 from policy.scan.evaluation import evaluate
 from policy.values.errors import PolicyError
 from policy.values.machine_apis import MACHINE_APIS, MCM, MachineApi, machine_api

@@ -39,7 +39,7 @@ from starter.web.fleet import FleetAnswer
 from starter.web.now import Overview, WaitingNode, overview_of
 from starter.web.views import explained, views_of
 from workers.errors import expectations
-from workflows.kit.messages import Backoff
+from workflows.kit.messages import HoldOff
 
 # What is answered where the command line has no model of its own: parts of one status, each a question of a program.
 
@@ -128,7 +128,7 @@ class StopsAnswer:
     stops: tuple[str, ...]
     pauses: tuple[Pause, ...]
     held: tuple[HeldEpisode, ...]
-    held_off: tuple[Backoff, ...]
+    held_off: tuple[HoldOff, ...]
 
 
 def nodes_of(status: ClusterStatus) -> NodesAnswer:

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from policy.dialects import is_health_check
-from policy.remediation.strategies import Action
+from policy.remediation.strategy_rules import Action
 from policy.scan.evaluation import evaluate
 from policy.scan.scan_report import CheckReport
 from policy.values.display_text import counted

@@ -14,7 +14,7 @@ from enum import StrEnum
 from itertools import groupby
 
 from activities.cluster.watch.offline import ClusterSnapshot
-from policy.checks.verdicts import NEVER, Health, JudgedTarget, Verdict
+from policy.checks.verdict import NEVER, Health, JudgedTarget, Verdict
 from policy.objects.scopes import group_of, is_scope
 from policy.scan.ledger_snapshot import LedgerSnapshot
 from policy.values.object_refs import in_natural_order

@@ -19,7 +19,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from policy.checks.verdicts import Health
+from policy.checks.verdict import Health
 from policy.episode.gate import MAY_NOT_ACT
 from policy.episode.messages import GOOD_ENDS, EpisodeStatus, Kind, Outcome, Phase, RecordEntry
 from policy.fence.device_check import DeviceRow

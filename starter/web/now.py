@@ -13,16 +13,16 @@ from urllib.parse import quote
 from fastapi import APIRouter, Request
 from fastapi.responses import RedirectResponse, Response
 
-from policy.checks.verdicts import Health
+from policy.checks.verdict import Health
 from policy.episode import gate
 from policy.episode.advice import MOST_NAMED, until_well_or_asked
 from policy.episode.messages import REPAIRED, EpisodeResult, EpisodeStatus, Kind, Phase
 from policy.episode.permits import PermitState
 from policy.fence.config import FenceStep
 from policy.scan import permit_rules
+from policy.scan.obstacles import BLIND, BY_PEOPLE, ObstacleCode, opened_breakers, seen_at
 from policy.scan.pauses import Pause
 from policy.scan.permit_rules import AdmissionRefusal
-from policy.scan.readiness import BLIND, BY_PEOPLE, ObstacleCode, opened_breakers, seen_at
 from policy.scan.scan_report import AtRisk, CheckReport, NodeAtRisk, ScanReport, TargetRow
 from policy.values.display_text import counted, some_of
 from policy.values.object_refs import in_natural_order

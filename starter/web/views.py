@@ -22,7 +22,7 @@ from policy.checks.fence_policies import PolicySource
 from policy.episode.messages import Phase
 from policy.fence.device_check import DeviceReport, acted_on
 from policy.history.offenders import OffenderRules
-from policy.scan import readiness
+from policy.scan import obstacles
 from policy.scan.explanation import Explanation, explain
 from starter import wording
 from starter.client import Nodewarden
@@ -320,5 +320,5 @@ async def explained(views: Views, cluster: str, node: str) -> NodeExplanation:
 
 def _halted(status: ClusterStatus) -> str:
     if status.scanner is not None:
-        return readiness.halted(status.scanner.report, status.scanner.pauses)
+        return obstacles.halted(status.scanner.report, status.scanner.pauses)
     return "" if status.unanswered else status.problem

@@ -16,13 +16,13 @@ from activities.cluster.watch.offline import ClusterSnapshot
 from policy.checks.circuit_breakers import OpenReason
 from policy.checks.fence_policies import DEFAULT_SOURCE, PowerMoment
 from policy.checks.health_check import Overlap
-from policy.checks.verdicts import MACHINE, Health
+from policy.checks.verdict import MACHINE, Health
 from policy.episode.messages import SeenNode
 from policy.episode.modes import ClusterModes, ModeRule
 from policy.episode.permits import Permit, PermitDecision, PermitRequest, PermitState
 from policy.fence.config import FenceStep, method_summary
 from policy.remediation.ladder import TemplateSeen, TemplateSight, removes
-from policy.remediation.strategies import RULES, Action
+from policy.remediation.strategy_rules import RULES, Action
 from policy.scan.admission import Admission, admit, answer_request, orphans
 from policy.scan.evaluation import CheckEvaluation, TargetEvaluation, evaluate
 from policy.scan.explanation import Outlook, conclude, explain

@@ -20,8 +20,8 @@ from policy.checks.circuit_breakers import OpenReason
 from policy.episode.events import When
 from policy.episode.notices import Severity
 from policy.scan.admission import Refused
+from policy.scan.obstacles import alarms as alarms_of
 from policy.scan.permit_rules import AdmissionRefusal
-from policy.scan.readiness import alarms as alarms_of
 from policy.scan.scan_report import ScanReport, ViewState
 from policy.values.object_refs import ObjectRef
 from simulator.api.server import ApiServer

@@ -18,7 +18,7 @@ from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.report.status_writer import Published
 from activities.cluster.watch.view import ClusterView
 from policy.checks.fence_policies import PolicySource
-from policy.checks.verdicts import Health
+from policy.checks.verdict import Health
 from policy.scan.scan_report import CheckReport, ScanReport
 from simulator.api.control.faults import Accident, Fault
 from simulator.api.server import ApiServer

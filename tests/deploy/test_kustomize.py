@@ -12,7 +12,7 @@ import yaml
 
 from policy.dialects import parse
 from policy.remediation.ladder import Body, ladder_of
-from policy.remediation.strategies import Strategy
+from policy.remediation.strategy_rules import Strategy
 from simulator.client import ApiClient, ApiError
 from tests.deploy.helm import rendered
 from tests.documents import ROOT, documents, path_of

@@ -148,10 +148,13 @@ def test_a_page_says_who_acts() -> None:
 
 
 def test_the_glossary_has_each_word_once_in_the_order_of_the_alphabet() -> None:
-    _, _, table = pages()["docs/concepts.md"].partition("\n| word | meaning |\n|---|---|\n")
-    words = [row.split("|")[1].strip().lower() for row in table.strip().splitlines()]
+    """And says of each where it lives."""
+    _, _, table = pages()["docs/concepts.md"].partition("\n| word | meaning | lives in |\n|---|---|---|\n")
+    rows = [re.split(r" ?\| ?", row)[1:-1] for row in table.strip().splitlines()]
+    words = [row[0].lower() for row in rows]
     assert len(words) > 30
     assert words == sorted(set(words))
+    assert [word for word, _, file in rows if not re.search(r"`\w+/[\w/]+(\.py|/)`", file)] == []
 
 
 def test_files_that_pages_name_exist() -> None:

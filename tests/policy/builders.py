@@ -10,7 +10,7 @@ from typing import Any
 from policy.checks.health_check import HealthCheck
 from policy.checks.inventory import ControlPlane
 from policy.checks.rules import rules_of
-from policy.checks.verdicts import JudgedTarget, Verdict
+from policy.checks.verdict import JudgedTarget, Verdict
 from policy.dialects import parse
 from policy.episode.fencing_requests import FencingRequest
 from policy.episode.gate import MODE

@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import RenderableType
 from typer.testing import CliRunner, Result
 
-from policy.checks.verdicts import Health
+from policy.checks.verdict import Health
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, OffProof, Outcome, Phase, Reading
 from policy.fence.power import PowerState
 from policy.scan.scan_report import CheckReport, ClusterLease, ScanReport, TargetRow, ViewState

@@ -13,7 +13,7 @@ from typing import Any
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
-from policy.checks.verdicts import Health
+from policy.checks.verdict import Health
 from policy.episode.advice import ways
 from policy.episode.messages import (
     EpisodeResult,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from policy.checks.verdicts import Health
+from policy.checks.verdict import Health
 from policy.episode.messages import Kind, Outcome, Phase, RestartProof
 from policy.scan.report_builder import NOT_COVERED
 from starter.handles.episodes import SilentEpisode

@@ -18,7 +18,7 @@ import pytest
 from temporalio.client import Client
 
 from policy.episode.messages import FencingInput, RemediationInput, episode_id
-from policy.scan.readiness import WITHOUT_TEMPORAL
+from policy.scan.obstacles import WITHOUT_TEMPORAL
 from starter.client import Nodewarden
 from starter.commands import episodes as commands
 from starter.commands.session import complain

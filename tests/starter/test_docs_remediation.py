@@ -11,7 +11,7 @@ import pytest
 from policy.checks.fence_policies import PolicySource
 from policy.dialects import common
 from policy.remediation import ladder, memory
-from policy.remediation.strategies import Strategy
+from policy.remediation.strategy_rules import Strategy
 from starter.commands.remediate import app
 from starter.plans.fence_plans import planned_from_files
 from tests.starter.builders import nodewarden

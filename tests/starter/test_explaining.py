@@ -12,7 +12,7 @@ import pytest
 from policy.checks.circuit_breakers import CircuitBreaker, Counts, OpenReason
 from policy.checks.fence_policies import FencePolicies
 from policy.checks.health_check import HealthCheck, Storm
-from policy.checks.verdicts import Health, Standing, Verdict
+from policy.checks.verdict import Health, Standing, Verdict
 from policy.dialects import parse
 from policy.episode.events import When
 from policy.episode.messages import EpisodeStatus, Kind, OffProof, Phase
@@ -20,13 +20,12 @@ from policy.episode.modes import ModeAnswer, ModeChange, ModeRule
 from policy.episode.permits import Permit, PermitState
 from policy.fence.device_check import DeviceToCheck, NodeToCheck, held_rows, report_of
 from policy.fence.plan import PowerDevice
-from policy.remediation.strategies import Action
+from policy.remediation.strategy_rules import Action
 from policy.scan.admission import Refused
 from policy.scan.evaluation import CheckEvaluation, TargetEvaluation
 from policy.scan.explanation import CheckOpinion, Explanation
 from policy.scan.pauses import Pause
 from policy.scan.permit_rules import AdmissionRefusal
-from policy.scan.readiness import ObstacleCode, alarms
 from policy.scan.scan_report import AtRisk, ClusterLease, NodeAtRisk, ViewState
 from policy.values.mode import Mode
 from policy.values.times import written
@@ -57,10 +56,10 @@ from tests.starter.builders import (
 )
 from tests.starter.conftest import SETTINGS
 from tests.starter.test_status_table import drawn
-from workflows.kit.messages import Backoff, ScannerStatus
+from workflows.kit.messages import HoldOff, ScannerStatus
 
 WAY_OUT = "until it is healthy once, or a person asks: `nodewarden fence node-7 --reason …`"
-ABORTED = Backoff(node="node-7", reason=f"aborted by amy (wrong rack) (incident i); {WAY_OUT}")
+ABORTED = HoldOff(node="node-7", reason=f"aborted by amy (wrong rack) (incident i); {WAY_OUT}")
 REFUSED = Refused(check=CHECK, node="node-7", reason=AdmissionRefusal.HELD_OFF.value, message=f"held off: {ABORTED.reason}")
 SHORT = check(allowed=False, total=2, healthy=1, message="only 1 of 2 nodes is healthy")
 
@@ -198,7 +197,7 @@ def test_who_is_asked_to_resume_hears_what_would_keep_it_all_the_same(changes: d
     ],
 )
 def test_what_keeps_us_from_acting_is_said_as_everywhere_else(seen: ScannerStatus, code: ObstacleCode) -> None:
-    """S44: `policy/scan/readiness.py` is the one answer, of `explain` and the alarms, too."""
+    """S44: `policy/scan/obstacles.py` is the one answer, of `explain` and the alarms, too."""
     now = NOW + timedelta(hours=1)
     found = wording.obstacles(seen, now)
     (said,) = (each.text for each in found if each.code is code)

@@ -21,7 +21,7 @@ from tests.documents import validate
 from tests.starter.builders import NOW, episode, nodewarden, report, result, row, scanner, status
 from tests.starter.conftest import SETTINGS
 from tests.starter.test_offline_commands import files as files  # noqa: PLC0414 - a fixture
-from workflows.kit.messages import Backoff
+from workflows.kit.messages import HoldOff
 
 CAMEL = re.compile(r"[a-z][A-Za-z0-9]*")
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
@@ -66,7 +66,7 @@ def conforms(command: str, document: Any) -> None:
 def test_a_full_status_is_as_the_schema_says() -> None:
     """Moments without fractions, durations as Kubernetes writes them."""
     moment = NOW + timedelta(microseconds=123456)
-    seen = scanner(report(row("node-1"), at=moment), held_off=(Backoff(node="node-4", reason="aborted", until=moment),))
+    seen = scanner(report(row("node-1"), at=moment), held_off=(HoldOff(node="node-4", reason="aborted", until=moment),))
     shown = status(scanner=seen, episodes=(episode(started=moment),), ended=(result(),), last=seen)
     document = json.loads(to_json(shown))
     conforms("status", document)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from policy.checks.circuit_breakers import OpenReason
-from policy.checks.verdicts import Health
+from policy.checks.verdict import Health
 from policy.episode.messages import Kind, Phase
 from policy.episode.modes import ClusterModes
 from policy.episode.permits import Permit, PermitRequest, PermitState
@@ -27,7 +27,7 @@ from starter.handles.status import ClusterStatus
 from starter.output.status_table import render
 from tests.starter.builders import CHECK, NOW, ago, check, episode, proof, report, result, row, scanner, status
 from tests.starter.builders import drawn as lines_of
-from workflows.kit.messages import Backoff
+from workflows.kit.messages import HoldOff
 
 
 @pytest.fixture(autouse=True)
@@ -135,7 +135,7 @@ def test_who_waits_and_why() -> None:
             Permit(node="node-2", workflow_id="w", incident="i", kind=episode().kind, state=PermitState.OPEN, granted_at=NOW),
         ),
         queue=(PermitRequest(node="node-3", workflow_id="w", incident="i"),),
-        held_off=(Backoff(node="node-4", reason="aborted by amy", until=NOW + timedelta(seconds=40)),),
+        held_off=(HoldOff(node="node-4", reason="aborted by amy", until=NOW + timedelta(seconds=40)),),
         refused=(Refused(check=CHECK, node="node-5", reason="Budget", message="1 of 1 permits are in use"),),
     )
     queued = replace(episode("node-3"), queued="1 of 1 permits are held: node-2")

@@ -15,7 +15,7 @@ import pytest
 
 from activities.contracts.episode_start import TemporalUi
 from policy.checks.circuit_breakers import OpenReason
-from policy.checks.verdicts import Health
+from policy.checks.verdict import Health
 from policy.episode.messages import Kind, Phase, RecordEntry
 from policy.episode.modes import ClusterModes
 from policy.episode.node_action import AcceptedCommand, Verb
@@ -41,7 +41,7 @@ from tests.patience import PATIENCE
 from tests.policy.builders import spell
 from tests.starter.builders import CHECK, check, episode, proof, report, result, row, scanner, status
 from tests.unlocked import unlocked
-from workflows.kit.messages import Backoff
+from workflows.kit.messages import HoldOff
 
 CLUSTER = "prod"
 NOW = datetime.now(UTC)
@@ -398,7 +398,7 @@ def test_one_that_only_waits_for_a_permit_is_not_under_way() -> None:
 
 def test_everybody_who_waits_is_named_with_what_holds_him() -> None:
     asks = PermitRequest(node="node-3", workflow_id="w", incident="i")
-    seen = scanner(report(), queue=(asks,), held_off=(Backoff(node="node-4", reason="aborted", until=NOW),))
+    seen = scanner(report(), queue=(asks,), held_off=(HoldOff(node="node-4", reason="aborted", until=NOW),))
     waits = episode("node-3", queued="node-1 has the only permit")
     found = overview_of(dataclasses.replace(status(), scanner=seen, episodes=(waits,)))
     assert [(each.node, each.why, each.until) for each in found.waiting] == [
@@ -492,7 +492,7 @@ async def test_no_view_shows_a_backtick(page: aiohttp.ClientSession, scripted: S
     seen = scanner(
         report(row("node-1")),
         pauses=(PAUSE,),
-        held_off=(Backoff(node="node-4", reason=mark),),
+        held_off=(HoldOff(node="node-4", reason=mark),),
         refused=(Refused(check=CHECK, node="node-5", reason=AdmissionRefusal.CAP, message=mark),),
     )
     silent = SilentEpisode(node="node-6", workflow_id="w", problem=mark)
@@ -529,7 +529,7 @@ async def test_a_source_without_an_answer_is_named_and_the_page_stays(
 async def test_a_waiting_node_is_shown_with_what_would_move_it(page: aiohttp.ClientSession, scripted: ScriptedWarden) -> None:
     """S44: also where somebody has to do something before anything moves."""
     seen = scanner(
-        report(), held_off=(Backoff(node="node-4", reason="aborted"), Backoff(node="node-5", reason="tried", until=NOW))
+        report(), held_off=(HoldOff(node="node-4", reason="aborted"), HoldOff(node="node-5", reason="tried", until=NOW))
     )
     scripted.answer = dataclasses.replace(status(), scanner=seen)
     body = await text(page, f"/c/{CLUSTER}")

@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from policy.checks.verdicts import Health
+from policy.checks.verdict import Health
 from policy.episode.messages import Phase
 from policy.episode.permits import PermitRequest
 from starter.client import Nodewarden

@@ -9,7 +9,7 @@ import pytest
 from rich.table import Table
 from rich.text import Text
 
-from policy.checks.verdicts import Health
+from policy.checks.verdict import Health
 from policy.episode.messages import Acknowledgement, OffProof, Outcome, RestartProof
 from policy.episode.node_action import Verified
 from policy.scan.scan_report import ClusterLease, ViewState

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from policy.checks.verdicts import Health
+from policy.checks.verdict import Health
 from policy.episode.messages import Outcome
 from policy.scan.permit_rules import AdmissionRefusal
 from simulator.client import ApiError

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from policy.checks.verdicts import Health
+from policy.checks.verdict import Health
 from starter import wording
 from tests.system.fixtures import Standing
 from tests.system.harness import CHECK, CHECKS, System

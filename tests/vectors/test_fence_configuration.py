@@ -22,14 +22,14 @@ from policy.checks.fence_policies import (
     quiet_left,
     still_renewed,
 )
-from policy.checks.verdicts import Health
+from policy.checks.verdict import Health
 from policy.dialects import parse
 from policy.dialects.node_fencing import parse_cluster_config, read_policies
 from policy.fence.config import FenceConfig, shown_config
 from policy.fence.plan_compiler import compile_config
 from policy.objects.scopes import CLUSTER
 from policy.scan.admission import admit
-from policy.scan.readiness import view_state
+from policy.scan.view_state import view_state
 from policy.values.errors import PolicyError
 from policy.values.fields import parse_properties
 from tests.documents import encoded

@@ -24,8 +24,8 @@ from policy.preservation.machine_snapshot import (
     TAINT,
     Held,
 )
+from policy.preservation.pool_cap import shares
 from policy.preservation.requests import DEFAULT_TIMEOUT, LAST_APPLIED_ANNOTATION
-from policy.preservation.survey import shares
 from policy.values.times import written
 from simulator.machine_systems import machine_system_named
 from simulator.machine_systems.contract import MachineSettings, Sighting

@@ -42,7 +42,7 @@ from policy.remediation.ladder import (
 )
 from policy.remediation.memory import REMEDIATION_FOR_ANNOTATION, memory_of, next_turn
 from policy.remediation.remediation_objects import RemediationConditions, to_be_given_up
-from policy.remediation.strategies import Strategy
+from policy.remediation.strategy_rules import Strategy
 from policy.scan.admission import admit
 from policy.scan.permit_rules import AdmissionRefusal
 from policy.values.fields import parse_threshold

@@ -9,7 +9,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from policy.checks.verdicts import Health
+from policy.checks.verdict import Health
 from policy.episode.advice import advice, ways
 from policy.episode.messages import EpisodeStatus, Kind, OffProof, Outcome, Phase, Reading, RecordEntry, episode_id
 from policy.episode.node_action import Verb
@@ -31,7 +31,7 @@ from starter.handles.observations import ClusterComparison, Observed, SpellsThen
 from starter.handles.status import ClusterStatus, PreservedNode, PreservedNodes
 from tests.policy.builders import node_days, recorded, spell
 from tests.starter.builders import check, report, result, row, scanner
-from workflows.kit.messages import Backoff, ScannerStatus
+from workflows.kit.messages import HoldOff, ScannerStatus
 
 CLUSTER = "prod"
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -219,7 +219,7 @@ def night() -> ClusterStatus:
             cap=2,
             permits=permits,
             queue=(PermitRequest(node="node-15", workflow_id=episode_id(CLUSTER, "node-15"), incident="inc-node-15"),),
-            held_off=(Backoff(node="node-18", reason="aborted by ann: rack maintenance", until=hence(minutes=40)),),
+            held_off=(HoldOff(node="node-18", reason="aborted by ann: rack maintenance", until=hence(minutes=40)),),
             refused=(refused,),
         ),
         episodes=OPEN,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser
 
-from policy.checks.verdicts import Health
+from policy.checks.verdict import Health
 from policy.episode.messages import Kind, Phase
 from policy.scan.scan_report import MAXIMUM_ROWS, ViewState
 from starter.web import views

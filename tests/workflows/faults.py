@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from policy.episode.messages import Kind
-from policy.remediation.strategies import Strategy
+from policy.remediation.strategy_rules import Strategy
 from tests.workflows.plans import ASKS, MINUTE, step
 
 

@@ -44,8 +44,8 @@ from policy.objects.marks import Mark
 from policy.objects.nodes import MARK_ANNOTATION, Condition, NodeView
 from policy.scan.ledger import Ledger
 from policy.scan.pauses import PAUSES_MEMO, Pauses
-from policy.scan.readiness import digest
 from policy.scan.scan_report import ClusterLease, ScanReport, ViewState
+from policy.scan.view_state import digest
 from policy.values.errors import PolicyError
 from policy.values.mode import Mode
 from tests.policy.builders import WORKER, check_object, confirmed

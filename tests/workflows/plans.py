@@ -9,7 +9,7 @@ from random import Random
 from policy.fence.kdump import KdumpRule
 from policy.fence.plan import CORDON, UNCORDON, WITH_VOLUMES, Act, CutStorage, FencingPlan, Freeing, PlannedMethod, PowerDevice
 from policy.remediation.ladder import EscalationStep
-from policy.remediation.strategies import Strategy
+from policy.remediation.strategy_rules import Strategy
 from policy.values.object_refs import ObjectRef
 
 

@@ -37,7 +37,7 @@ from policy.episode.messages import (
 from policy.episode.permits import Release
 from policy.remediation.ladder import EscalationStep
 from policy.remediation.memory import read_memory
-from policy.remediation.strategies import Strategy
+from policy.remediation.strategy_rules import Strategy
 from policy.values.object_refs import ObjectRef
 from tests.workflows import contract
 from tests.workflows import world as scripted

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from policy.remediation.strategies import Strategy
+from policy.remediation.strategy_rules import Strategy
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "adding-a-strategy.md").read_text(encoding="utf-8")

@@ -15,7 +15,7 @@ from policy.fence.config import LONGEST_ACT
 from policy.fence.plan import CORDON, Act, FencingPlan, PlannedMethod
 from policy.objects.marks import Mark
 from policy.remediation.ladder import EscalationStep
-from policy.remediation.strategies import Strategy
+from policy.remediation.strategy_rules import Strategy
 from policy.values.object_refs import ObjectRef
 from tests.workflows.fencing_run import fencing
 from tests.workflows.plans import BACK

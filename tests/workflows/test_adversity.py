@@ -12,7 +12,7 @@ from policy.episode.messages import Kind, Outcome
 from policy.fence.kdump import KdumpRule
 from policy.fence.plan import CORDON, UNCORDON, FencingPlan, Freeing
 from policy.fence.power import PowerState
-from policy.remediation.strategies import Strategy
+from policy.remediation.strategy_rules import Strategy
 from tests.workflows.attempts import START
 from tests.workflows.faults import Fault, PlacedFault
 from tests.workflows.plans import BMC, CLOUD, CUTS, FREE, GIVEN_BACK, LIFT, MINUTE, PDUS, QUARANTINE, step

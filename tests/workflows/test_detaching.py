@@ -17,7 +17,7 @@ from policy.episode.messages import EpisodeResult, Need, NeedKind, Outcome
 from policy.fence.plan import CutStorage, FencingPlan
 from policy.fence.power import VolumeState
 from policy.remediation.failed_volumes import AttachedVolume, Failure, PodOnNode, detaching
-from policy.remediation.strategies import Strategy
+from policy.remediation.strategy_rules import Strategy
 from tests.workflows.fencing_run import fenced, fencing, parked, story, told
 from tests.workflows.plans import CLOUD
 from tests.workflows.remediation_run import DELETE, MINUTE, Remediated, remediated, step

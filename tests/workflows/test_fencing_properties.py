@@ -18,7 +18,7 @@ import pytest
 from policy.episode.messages import Kind
 from policy.fence.plan import CORDON, UNCORDON
 from policy.remediation.ladder import EscalationStep
-from policy.remediation.strategies import Strategy
+from policy.remediation.strategy_rules import Strategy
 from tests.workflows.faults import Fault, PlacedFault
 from tests.workflows.plans import CUTS, FREE, GIVEN_BACK, MINUTE, step
 from tests.workflows.plays import least

@@ -16,7 +16,7 @@ from temporalio.testing import WorkflowEnvironment
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome
 from policy.fence.plan import Freeing
-from policy.remediation.strategies import Strategy
+from policy.remediation.strategy_rules import Strategy
 from tests.workflows.fencing_run import fenced, fencing
 from tests.workflows.remediation_run import Play, Remediated, step
 from tests.workflows.world import World, clock, plan

@@ -12,7 +12,7 @@ from policy.episode.messages import Need, NeedKind, Outcome, Phase
 from policy.episode.permits import PermitAnswer, PermitDecision
 from policy.remediation.ladder import EscalationStep
 from policy.remediation.memory import read_memory
-from policy.remediation.strategies import Strategy
+from policy.remediation.strategy_rules import Strategy
 from tests.workflows.attempts import START
 from tests.workflows.contract import LookVerdict
 from tests.workflows.remediation_run import (

@@ -14,7 +14,7 @@ from policy.fence.plan import CORDON
 from policy.fence.power import PowerState
 from policy.remediation.ladder import EscalationStep
 from policy.remediation.memory import read_memory
-from policy.remediation.strategies import Strategy
+from policy.remediation.strategy_rules import Strategy
 from tests.workflows.plans import CUT as FABRIC_CUT
 from tests.workflows.plans import FREE as FREE_CUT
 from tests.workflows.plans import PORT, switched

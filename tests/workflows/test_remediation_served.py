@@ -20,7 +20,7 @@ from temporalio.worker import Worker
 from activities.contracts.preservation import PreservationActivities
 from activities.contracts.remediation import ExternalActivities, RemediationActivities
 from policy.episode.messages import EpisodeResult, Outcome, Phase, RemediationInput, episode_id
-from policy.remediation.strategies import Strategy
+from policy.remediation.strategy_rules import Strategy
 from tests.replay.recording import keep_history
 from tests.workflows.attempts import Attempt
 from tests.workflows.contract import Call, activities_of, queues_of

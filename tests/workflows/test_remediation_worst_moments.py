@@ -13,7 +13,7 @@ from policy.episode.messages import Outcome, Phase
 from policy.fence.power import PowerState
 from policy.remediation.ladder import EscalationStep
 from policy.remediation.memory import read_memory
-from policy.remediation.strategies import Strategy
+from policy.remediation.strategy_rules import Strategy
 from tests.workflows.attempts import START
 from tests.workflows.contract import LookVerdict
 from tests.workflows.executions import Word

@@ -30,7 +30,7 @@ from policy.episode.permits import (
 )
 from policy.objects.nodes import Condition
 from policy.remediation.ladder import EscalationStep
-from policy.remediation.strategies import Strategy
+from policy.remediation.strategy_rules import Strategy
 from policy.scan.repeat_alarm import RepeatAlarm
 from policy.scan.scan_report import ClusterLease, LeftOver, ScanReport, ViewState
 from tests.policy.builders import a_check, a_node, ago, ledger_of

@@ -20,7 +20,7 @@ from policy.scan.repeat_alarm import PastIncident, Repetition
 from policy.values.mode import Mode
 from tests.workflows.scanner_run import NOW, carried_over, report
 from workflows.definitions.scanner import HealthScanner
-from workflows.kit.messages import Backoff, StopRequest
+from workflows.kit.messages import HoldOff, StopRequest
 from workflows.scanner.state import PreservationNotice, ScannerInput, ScannerState
 
 LATER = NOW + timedelta(minutes=1)
@@ -41,7 +41,7 @@ FULL = ScannerState(
     build="0.1.0",
     permits={"z": line("z"), "a": line("a")},
     queue=[PermitRequest(node="y", workflow_id="w", incident="j"), PermitRequest(node="b", workflow_id="w", incident="h")],
-    held_off={"c": Backoff(node="c", reason="aborted by ada")},
+    held_off={"c": HoldOff(node="c", reason="aborted by ada")},
     settling={"f"},
     report=report("a"),
     notified={"a": "stamp"},

@@ -19,6 +19,7 @@ from activities.contracts.episodes import DescribeResult, EpisodeActivities, Epi
 from policy.checks.health_check import HealthCheck
 from policy.checks.inventory import ControlPlane
 from policy.episode.messages import Kind, SeenNode
+from policy.episode.notices import REMIND_EVERY
 from policy.episode.permits import Permit, PermitDecision, PermitQuestion, PermitQuestions, PermitState, Release
 from policy.objects.nodes import Condition, NodeView
 from policy.scan.scan_report import ScanReport
@@ -29,10 +30,10 @@ from tests.policy.builders import a_check, a_node, a_permit, ago, put
 from tests.workflows.scanner_run import CHECK, NOW, ScriptedCluster, candidate, check, report, report_of, scanning
 from tests.workflows.surroundings import eventually, let_pass
 from workflows.definitions.scanner import HealthScanner
-from workflows.scanner import backoff, permits
-from workflows.scanner.backoff import CLOSING, note_release
+from workflows.scanner import hold_offs, permits
+from workflows.scanner.hold_offs import CLOSING, note_release
 from workflows.scanner.permits import DESCRIBE_EVERY, LIST_LAG, Holders
-from workflows.scanner.state import REMIND_EVERY, ScannerInput, ScannerState
+from workflows.scanner.state import ScannerInput, ScannerState
 
 
 def line(node: str, state: PermitState = PermitState.OPEN, incident: str = "mine") -> Permit:
@@ -437,10 +438,10 @@ async def test_people_are_told_every_half_hour_that_an_episode_still_waits_for_t
 @pytest.mark.parametrize(
     ("lasts", "least", "most"),
     [
-        (None, timedelta(seconds=30), backoff.AFTER_REFUSAL),
-        (timedelta(seconds=-5), timedelta(seconds=30), backoff.AFTER_REFUSAL),
+        (None, timedelta(seconds=30), hold_offs.AFTER_REFUSAL),
+        (timedelta(seconds=-5), timedelta(seconds=30), hold_offs.AFTER_REFUSAL),
         (timedelta(minutes=6), timedelta(minutes=5), timedelta(minutes=6)),
-        (timedelta(hours=1), timedelta(minutes=9), backoff.AFTER_VETO),
+        (timedelta(hours=1), timedelta(minutes=9), hold_offs.AFTER_VETO),
     ],
     ids=["no lease", "lapsed", "short", "long"],
 )

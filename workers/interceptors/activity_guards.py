@@ -28,7 +28,7 @@ from activities.contracts.target import PinRequest, Target
 from activities.errors import ErrorType, failure
 from activities.worker_clock import ATTEMPT_ENDS, left_to_others, problem_of, worker, wrong_clock
 from policy.episode.messages import Kind, episode_id, scanner_id
-from policy.scan.readiness import another_cluster
+from policy.scan.obstacles import another_cluster
 
 SCANNER = "HealthScanner"
 SCAN = "scan.observe-cluster"

@@ -18,7 +18,7 @@ from workflows.episode.state import FencingHistory, PreservationHistory, Publish
 from workflows.fencing.story import FencingStory, after_off
 from workflows.kit.messages import AbortRequest, AcknowledgeRequest, ExtendRequest, PersonRequest, invalid_input
 from workflows.preservation.story import PreservationStory
-from workflows.remediation.disposal import GivingUpStory
+from workflows.remediation.after_preservation import GivingUpStory
 from workflows.remediation.steps import FencingStep
 from workflows.remediation.story import RemediationStory
 
@@ -91,7 +91,7 @@ class Fencing(EpisodeWorkflow):
 @workflow.defn(name="Remediation")
 class Remediation(EpisodeWorkflow):
     """The workflow round `workflows/remediation/story.py`. Cancelling it is an abort. A preservation goes on here with the
-    deletion of its machine (`workflows/remediation/disposal.py`)."""
+    deletion of its machine (`workflows/remediation/after_preservation.py`)."""
 
     @workflow.init
     def __init__(self, request: RemediationHistory) -> None:

@@ -96,7 +96,7 @@ class ExtendRequest(OperatorCommand):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Backoff:
+class HoldOff:
     """A node that gets no new episode, and why. `until` None: until it has been healthy once, or a person asks.
 
     holder: the open episode that is in the way, "" where nothing but the node's own past is. judges: the checks that counted it
@@ -125,7 +125,7 @@ class ScannerStatus:
     report: ScanReport | None = None
     permits: tuple[Permit, ...] = ()
     queue: tuple[PermitRequest, ...] = ()
-    held_off: tuple[Backoff, ...] = ()
+    held_off: tuple[HoldOff, ...] = ()
     refused: tuple[Refused, ...] = ()
     problem: str = ""
     stopping: bool = False

@@ -261,17 +261,8 @@ def check_reading(site: str, longest: timedelta) -> ActivityConfig:
     )
 
 
-def evidence_of_cluster(cluster: str) -> ActivityConfig:
-    """Evidence that the API gives: after all others, and once. What fails is missing, and nothing waits for it."""
-    return _evidence(cluster_queue(cluster))
-
-
-def evidence_of_site(site: str) -> ActivityConfig:
-    """The same of a device."""
-    return _evidence(power_queue(site))
-
-
-def _evidence(queue: str) -> ActivityConfig:
+def evidence(queue: str) -> ActivityConfig:
+    """Evidence that the API or a device gives: after all others, and once. What fails is missing, and nothing waits for it."""
     return ActivityConfig(
         task_queue=queue,
         start_to_close_timeout=EVIDENCE_PATIENCE,

@@ -595,7 +595,7 @@ class Evidence:
         return await options.execute(
             EvidenceCollection.collect,
             CollectRequest(bundle=bundle, node=node, machine=hold.machine, node_uid=hold.node_uid, machine_uid=hold.machine_uid),
-            options.evidence_of_cluster(bundle.cluster),
+            options.evidence(options.cluster_queue(bundle.cluster)),
             "keeps what the API says of the machine",
         )
 
@@ -604,7 +604,7 @@ class Evidence:
             return await options.execute(
                 DeviceEvidenceActivities.read_device,
                 DeviceEvidenceRequest(bundle=bundle, device=device, room=room),
-                options.evidence_of_site(device.site),
+                options.evidence(options.power_queue(device.site)),
                 f"keeps what {device.endpoint} has seen",
             )
         except ActivityError as error:
@@ -616,7 +616,7 @@ class Evidence:
         return await options.execute(
             EvidenceCollection.seal,
             SealRequest(bundle=bundle, began=began, files=tuple(files), missing=tuple(missing)),
-            options.evidence_of_cluster(bundle.cluster),
+            options.evidence(options.cluster_queue(bundle.cluster)),
             "writes the manifest of the evidence",
         )
 

@@ -32,7 +32,7 @@ from policy.fence.plan import CORDON, UNCORDON, FencingPlan, Freeing
 from policy.fence.template_reader import VOLUME_DETACHMENT
 from policy.remediation.failed_volumes import detaching
 from policy.remediation.remediation_objects import Progress, RemediationConditions, follow
-from policy.remediation.strategies import Strategy
+from policy.remediation.strategy_rules import Strategy
 from policy.values.errors import PolicyError
 from policy.values.times import format_duration
 from workflows.episode.state import End, StepProgress
@@ -710,7 +710,7 @@ class AnnotateExternal(WatchedStep):
         return left
 
 
-# Which class carries out which strategy. All that is said of a strategy is `policy/remediation/strategies.py`.
+# Which class carries out which strategy. All that is said of a strategy is `policy/remediation/strategy_rules.py`.
 
 STEPS: Mapping[Strategy, type[LadderStep]] = {
     Strategy.DELETE_MACHINE: DeleteMachine,

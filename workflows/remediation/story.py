@@ -7,7 +7,7 @@ it has `workflows/remediation/steps.py`. What has failed is noted on the target 
 (`policy/remediation/memory.py`).
 
 After its preservation a machine is handed over to the same workflow, and has its own story
-(`workflows/remediation/disposal.py`).
+(`workflows/remediation/after_preservation.py`).
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
@@ -31,8 +32,8 @@ from policy.scan.admission import answer_request, quorum_objection, room_in_scop
 from policy.scan.permit_rules import checks_of, groups_of
 from policy.scan.scan_report import Candidate, LeftOver, ScanReport
 from workflows.kit import options
-from workflows.scanner import backoff
-from workflows.scanner.backoff import CLOSING, closing
+from workflows.scanner import hold_offs
+from workflows.scanner.hold_offs import CLOSING, closing
 from workflows.scanner.state import ScannerInput, ScannerState
 
 # Which episodes hold nodes by Temporal's own account: holders are described, and a table without memory is built anew (S14).
@@ -170,7 +171,7 @@ class Holders:
                 room = not state.known and state.in_use() < self._scanner.cap_under(report)
                 room = room and report is not None and room_in_scopes(report, state.permits.values(), episode.node)
                 state.reconcile(episode, asked_at, room=room, anew=not state.known)
-                backoff.end_by_person(state, episode)
+                hold_offs.end_by_person(state, episode)
         return True
 
     async def _find_open(self) -> FoundOpen | None:
@@ -228,7 +229,7 @@ class Permits:
             now=workflow.now(),
             # What a parked episode did to the power is its own affair.
             power=() if own is not None else tuple(state.power.values()),
-            held_off=backoff.against_requests(state),
+            held_off=hold_offs.against_requests(state),
             paused=pauses.described(pauses.in_force(state.pauses, workflow.now())),
             counted_under=own.checks if own is not None else (),
         )
@@ -260,13 +261,10 @@ class Permits:
         self, candidate: Candidate, *, state: PermitState = PermitState.RESERVED
     ) -> FencingInput | RemediationInput:
         """state: parked for one that only asks a person."""
-        permit = Permit(
+        permit = self._reserve(
             node=candidate.node,
-            workflow_id=episode_id(self._scanner.cluster, candidate.node),
-            incident=_new_incident(),
             kind=Kind.REMEDIATION if candidate.ladder else Kind.FENCING,
             state=state,
-            granted_at=workflow.now(),
             provider_id=candidate.provider_id,
             zone=candidate.zone,
             control_plane=candidate.control_plane,
@@ -278,7 +276,6 @@ class Permits:
             owner=candidate.owner,
             removes=removes(candidate.ladder),
         )
-        self._state.put(permit)
         need = Need(
             kind=candidate.need,
             reason=f"{candidate.check.key}: {candidate.message or candidate.reason}",
@@ -304,12 +301,12 @@ class Permits:
     def reserve_for_clean_up(self, orphan: SeenNode) -> FencingInput:
         """A healthy node with the mark of an episode that is not open."""
         reason = f"carries the mark of incident {orphan.incident}, which is not open"
-        permit = self._reserve_without_disruption(orphan.node, orphan.uid, Kind.FENCING, reason)
+        permit = self._reserve(node=orphan.node, node_uid=orphan.uid, kind=Kind.FENCING, reason=reason)
         return self._fencing(permit, Need(kind=NeedKind.CLEAN_UP, reason=reason, requester=workflow.info().workflow_id))
 
     def reserve_for_left_over(self, found: LeftOver) -> RemediationInput:
         """An object that an earlier episode has left behind: it is followed and deleted."""
-        permit = self._reserve_without_disruption(found.node, found.node_uid, Kind.REMEDIATION, found.reason)
+        permit = self._reserve(node=found.node, node_uid=found.node_uid, kind=Kind.REMEDIATION, reason=found.reason)
         need = Need(kind=NeedKind.CHECK, reason=found.reason, check=found.check, requester=workflow.info().workflow_id)
         return replace(self._remediation(permit, need, found), ladder=(found.step,), adopts=found.name)
 
@@ -323,41 +320,25 @@ class Permits:
         before = self._state.permits.get(request.node)
         known = before if before is not None and before.incident == request.incident else None
         checks = checks_of(report, request.node)
+        if known is not None and known.state is not PermitState.PARKED:
+            request = replace(request, override=known.override)
         self._state.put(
             Permit(
-                node=request.node,
-                workflow_id=request.workflow_id,
-                incident=request.incident,
-                kind=request.kind,
+                **request.as_subject(),
                 state=PermitState.OPEN,
                 granted_at=workflow.now(),
-                provider_id=request.provider_id,
-                zone=request.zone,
-                control_plane=request.control_plane,
-                reason=request.reason,
-                node_uid=request.node_uid,
                 groups=groups_of(report, request.node),
                 checks=tuple(sorted({*(checks or ()), *(known.checks if known is not None else ())})),
                 healthy_under=known.healthy_under if known is not None else (),
                 found=checks is None and (known is None or known.found),
-                owner=request.owner,
-                removes=request.removes,
-                override=known.override if known is not None and known.state is not PermitState.PARKED else request.override,
             )
         )
 
-    def _reserve_without_disruption(self, node: str, uid: str, kind: Kind, reason: str) -> Permit:
-        """Such an episode counts in no budget; its node is held all the same."""
-        permit = Permit(
-            node=node,
-            workflow_id=episode_id(self._scanner.cluster, node),
-            incident=_new_incident(),
-            kind=kind,
-            state=PermitState.PARKED,
-            granted_at=workflow.now(),
-            reason=reason,
-            node_uid=uid,
-        )
+    def _reserve(self, *, node: str, state: PermitState = PermitState.PARKED, **known: Any) -> Permit:
+        """For an episode that is opened next. A parked one counts in no budget; its node is held all the same. known: fields of
+        Permit."""
+        ids = {"workflow_id": episode_id(self._scanner.cluster, node), "incident": workflow.uuid4().hex[:12]}
+        permit = Permit(node=node, state=state, granted_at=workflow.now(), **ids, **known)
         self._state.put(permit)
         return permit
 
@@ -387,7 +368,3 @@ class Permits:
             holder=self._state.holder,
             need=need,
         )
-
-
-def _new_incident() -> str:
-    return workflow.uuid4().hex[:12]

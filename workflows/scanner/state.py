@@ -25,10 +25,8 @@ from policy.scan.repeat_alarm import DEFAULT_ALARM, PastIncident, RepeatAlarm, R
 from policy.scan.scan_report import ScanReport
 from policy.values.times import format_duration
 from workflows.kit import options
-from workflows.kit.messages import Backoff, StopRequest
+from workflows.kit.messages import HoldOff, StopRequest
 
-REMIND_EVERY = timedelta(minutes=30)
-"""How often people are reminded that an episode still waits for one of them."""
 MOST_DECISIONS = 1000
 """Records that wait for a scan; of more the oldest go."""
 
@@ -80,8 +78,8 @@ class ScannerState:
     modes: ClusterModes = REPAIRS
     mode_changes: ModeChanges = ()
 
-    # What has become of episodes (`backoff.py`)
-    held_off: dict[str, Backoff] = field(default_factory=dict)
+    # What has become of episodes (`hold_offs.py`)
+    held_off: dict[str, HoldOff] = field(default_factory=dict)
     """Nodes that get no new episode for now, and why."""
     settling: set[str] = field(default_factory=set)
     """Nodes of episodes that have ended since the last report was made: it still shows them as they were before."""
@@ -223,7 +221,7 @@ class ScannerState:
         if episode.kind is Kind.PRESERVATION and not episode.permit:
             return  # its workflow id holds the node; a permit here would outlive it, for it never gives one back
         asks = not episode.parked and not room
-        self.permits[episode.node] = Permit(
+        permit = self.permits[episode.node] = Permit(
             node=episode.node,
             workflow_id=episode.workflow_id,
             incident=episode.incident,
@@ -237,18 +235,8 @@ class ScannerState:
             override=episode.override,
         )
         if asks and episode.permit and episode.incident:
-            self.enqueue(
-                PermitRequest(
-                    node=episode.node,
-                    workflow_id=episode.workflow_id,
-                    incident=episode.incident,
-                    kind=episode.kind,
-                    provider_id=episode.provider_id,
-                    control_plane=episode.control_plane is not False,
-                    node_uid=episode.node_uid,
-                    override=episode.override,
-                )
-            )
+            member = episode.control_plane is not False
+            self.enqueue(PermitRequest(**permit.as_subject() | {"control_plane": member}))
 
     def _confirm(self, permit: Permit, episode: EpisodeDescription, *, parked: bool) -> None:
         """The permit of an open episode. Only the episode's own parking parks it: a grant may be younger than its answer. What

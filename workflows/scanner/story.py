@@ -34,15 +34,15 @@ from policy.episode.messages import FencingInput, RemediationInput, episode_id
 from policy.episode.permits import PermitQuestions, PermitState, Release
 from policy.scan import pauses, repeat_alarm
 from policy.scan.admission import Refused, admit, orphans
+from policy.scan.obstacles import another_cluster
 from policy.scan.permit_rules import AdmissionRefusal
-from policy.scan.readiness import another_cluster
 from policy.scan.report_builder import plainly_sick, stamp_of
 from policy.scan.scan_report import MAXIMUM_SEEN, ScanReport
 from policy.values.display_text import without_calls
 from workflows.kit import continuation, options
 from workflows.kit.interrupts import never_began
 from workflows.kit.messages import ScannerStatus
-from workflows.scanner import backoff
+from workflows.scanner import hold_offs
 from workflows.scanner.background_tasks import BackgroundTasks, CoalescedTask
 from workflows.scanner.commands import Commands
 from workflows.scanner.permits import LIST_LAG, PAUSE_AFTER_FAILURE, Holders, Permits
@@ -374,7 +374,7 @@ class ScannerStory:
         state, self._underway.changed = self._state, False
         if not state.known:
             return
-        backoff.forget_what_is_over(state, report)
+        hold_offs.forget_what_is_over(state, report)
         await self.queue.serve(report)
         if not self._underway.may_begin:
             return
@@ -384,7 +384,7 @@ class ScannerStory:
             self.permits.counted(report),
             cap=self._scanner.cap,
             now=workflow.now(),
-            held_off=backoff.against_candidates(state),
+            held_off=hold_offs.against_candidates(state),
             power=tuple(state.power.values()),
             replaced=tuple(state.replaced),
             paused=pauses.described(in_force),
@@ -398,7 +398,7 @@ class ScannerStory:
             *(self.permits.reserve_for_candidate(each, state=PermitState.PARKED) for each in admission.exhausted),
         ]
         if not report.view.stale and report.lease.held:
-            known = [*(permit.incident for permit in self.permits.counted(report)), *backoff.closing(state)]
+            known = [*(permit.incident for permit in self.permits.counted(report)), *hold_offs.closing(state)]
             reserved += [
                 self.permits.reserve_for_clean_up(orphan)
                 for orphan in orphans(report.seen_nodes, known)
@@ -407,7 +407,7 @@ class ScannerStory:
             reserved += [
                 self.permits.reserve_for_left_over(each)
                 for each in report.left_over
-                if not backoff.is_left_alone(state, each.node) and each.node not in state.permits
+                if not hold_offs.is_left_alone(state, each.node) and each.node not in state.permits
             ]
         for each in reserved:
             self._record_admission(each, report)
@@ -459,7 +459,7 @@ class ScannerStory:
             reason, until_well = outcome.reason or outcome.holder, outcome.opened is Opened.HELD_OFF
             about = {"node": permit.node, "uid": permit.node_uid, "incident": permit.incident, "rule": outcome.opened.value}
             state.record(self._scanner.cluster, DecisionKind.REFUSED, act="open", message=reason, **about)
-            backoff.note_refused_opening(state, permit, reason, holder=outcome.holder, until_well=until_well)
+            hold_offs.note_refused_opening(state, permit, reason, holder=outcome.holder, until_well=until_well)
         self._underway.changed = True
 
     async def _describe(self, nodes: tuple[str, ...], report: ScanReport) -> None:
@@ -572,7 +572,7 @@ class ScannerStory:
         if release.held:
             state.park(release.node, release.incident)
         else:
-            backoff.note_release(state, release)
+            hold_offs.note_release(state, release)
             if release.parked:
                 state.park(release.node, release.incident, asks=workflow.now())
             else:

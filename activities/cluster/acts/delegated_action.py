@@ -19,7 +19,8 @@ from activities.cluster.api.served_cluster import ClusterActivities, ServedClust
 from activities.cluster.live.last_look import require_last_look
 from activities.cluster.live.plans import require_replacing
 from activities.cluster.objects.live_machines import find_machine, resource_of
-from activities.cluster.objects.live_node import Edit, LiveNode, edit_node, put_annotation, remove_annotation
+from activities.cluster.objects.live_node import LiveNode
+from activities.cluster.objects.node_edits import Edit, edit_node, set_annotations
 from activities.contracts.preservation import GiveUpResult
 from activities.contracts.remediation import BeforeActing, External, RememberRequest
 from activities.contracts.target import ActResult, LookRequest, LookResult, LookVerdict, Target
@@ -100,9 +101,8 @@ class DelegatingActivities(ClusterActivities):
                 return Edit(detail="noted already")
             if instead_of and there != instead_of:
                 return Edit(detail="others have written it")
-            if not memory:
-                return Edit(detail="noted no longer", operations=remove_annotation(LAST_REMEDIATION_ANNOTATION))
-            return Edit(detail="noted", operations=put_annotation(node, LAST_REMEDIATION_ANNOTATION, memory))
+            operations = set_annotations(node.document, {LAST_REMEDIATION_ANNOTATION: memory or None})
+            return Edit(detail="noted" if memory else "noted no longer", operations=operations)
 
         try:
             return await edit_node(self._connections.nodes, name, decide)

@@ -29,8 +29,9 @@ from activities.cluster.live.claims import CheckedDevices, Identities, claimed_b
 from activities.cluster.live.cluster_lease import cluster_lease_problem
 from activities.cluster.live.last_look import require_go, require_leave
 from activities.cluster.live.plans import live_policies
-from activities.cluster.objects.live_node import Edit, LiveNode, append_taint, edit_node, find_node, readable_mark
+from activities.cluster.objects.live_node import LiveNode, find_node, readable_mark
 from activities.cluster.objects.marks import is_ours, owner, require_pinned, spelled, untainted, write_mark
+from activities.cluster.objects.node_edits import Edit, append_taint, edit_node
 from activities.cluster.objects.workload import (
     MAXIMUM_NAMES,
     Attachment,
@@ -44,6 +45,7 @@ from activities.cluster.objects.workload import (
 )
 from activities.contracts.target import (
     ActResult,
+    Consequence,
     FreeCutRequest,
     FreeDumpingRequest,
     FreeingActivities,
@@ -117,7 +119,6 @@ SETTLES = 0.6
 """About so many seconds after the taint what is left is told at the latest."""
 
 T = TypeVar("T")
-Consequence = FreeRequest | FreeCutRequest | FreeDumpingRequest
 
 
 class ClusterFreeing(ClusterActivities, FreeingActivities):

@@ -17,17 +17,7 @@ from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.api.served_cluster import ClusterActivities, ServedCluster, require_cluster
 from activities.cluster.live.last_look import GrantedPermits, require_last_look
 from activities.cluster.objects.live_machines import read_subject
-from activities.cluster.objects.live_node import (
-    Edit,
-    LiveNode,
-    append_taint,
-    cordon,
-    edit_node,
-    readable_mark,
-    remove_taint,
-    remove_taints,
-    uncordon,
-)
+from activities.cluster.objects.live_node import LiveNode, readable_mark
 from activities.cluster.objects.marks import (
     claim,
     is_ours,
@@ -39,6 +29,14 @@ from activities.cluster.objects.marks import (
     still_there,
     untainted,
     write_mark,
+)
+from activities.cluster.objects.node_edits import (
+    Edit,
+    append_taint,
+    cordon,
+    edit_node,
+    remove_taints,
+    uncordon,
 )
 from activities.cluster.report.nodefences import EpisodePublisher, NodeFences
 from activities.contracts.target import (
@@ -58,7 +56,7 @@ from activities.contracts.target import (
 from activities.errors import ErrorType, failure
 from activities.licences import Licences
 from activities.notification_sender import Notify, discard_notice
-from policy.checks.verdicts import MACHINE
+from policy.checks.verdict import MACHINE
 from policy.episode.gate import By, Operation, Seen, objection
 from policy.episode.proofs import same_machine
 from policy.fence.config import EFFECTS
@@ -232,7 +230,7 @@ def taint_beside_mark(node: LiveNode, mark: Mark | None, *, ours: bool) -> Edit:
         problem = f"Node/{node.view.name}: {owner(mark)} calls the out-of-service taint its own, so we can't remove it"
         raise failure(ErrorType.VETOED, problem)
     detail = f"removed our out-of-service taint; the node is held by {owner(mark)}"
-    return Edit(detail=detail, operations=remove_taint(node, OUR_TAINT))
+    return Edit(detail=detail, operations=remove_taints(node, {OUR_TAINT}))
 
 
 def _way_back(node: LiveNode, mark: Mark, machines: tuple[MachineView, ...], now: datetime) -> Edit:

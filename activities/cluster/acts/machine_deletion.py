@@ -16,23 +16,21 @@ from activities.cluster.api.served_cluster import ServedCluster, require_cluster
 from activities.cluster.live.last_look import GrantedPermits, mode_now, require_go, require_leave, require_machine_of
 from activities.cluster.live.preserved_machine import PreservedMachine, PreservedMachineReader
 from activities.cluster.objects.live_machines import api_of, pause_of
-from activities.cluster.objects.live_node import patch_as_read
 from activities.cluster.objects.machines_decoding import read_machine
 from activities.cluster.objects.marks import write_claim
+from activities.cluster.objects.node_edits import patch_as_read
 from activities.contracts.preservation import GiveUpRequest, GiveUpResult, HoldRequest
 from activities.contracts.target import LookRequest, Target
 from activities.errors import ErrorType, error_type, failure
 from activities.licences import Licences
 from activities.worker_clock import in_time
-from policy.checks.verdicts import MACHINE
 from policy.episode.gate import By, Operation, Seen
 from policy.episode.messages import Kind, Need, NeedKind, Pinned
-from policy.episode.node_action import SealedCommand, Verb
+from policy.episode.node_action import Verb
 from policy.objects.machines import of_control_plane
 from policy.objects.marks import TERMINATING_ANNOTATION, claim_of
 from policy.preservation.keep_or_release import keeps
 from policy.values.mode import Mode
-from policy.values.times import written
 
 
 class MachineDeletion(DelegatingActivities):
@@ -111,7 +109,8 @@ class MachineDeletion(DelegatingActivities):
         came before. What was read before the look and is written by its version can't have changed since."""
         name = request.looked_at
         pinned = Pinned(node=name, uid=sight.node_uid if sight.node is not None and sight.node.view.name == name else "")
-        target = _target(request, pinned)
+        kind = Kind.REMEDIATION.value
+        target = Target(cluster=request.cluster, pinned=pinned, incident=request.incident, kind=kind, workflow_id="", run_id="")
         need = Need(kind=NeedKind.CHECK if request.automatic else NeedKind.PERSON)
         look = LookRequest(target=target, need=need, holder=request.holder, operation=Operation.HAND_OVER)
         require_go(await self._look(look), f"{request.machine.key} is not deleted")
@@ -131,7 +130,7 @@ class MachineDeletion(DelegatingActivities):
         if held.well and request.unhealthy and not request.by_remediation:
             return "its Node says that it is well again"
         assert sight.machine is not None
-        node, machine = sight.node.view if sight.node is not None else None, read_machine(sight.machine, api_of(request.machine))
+        node, machine = sight.view, read_machine(sight.machine, api_of(request.machine))
         require_machine_of(request.looked_at, machine, node, request.machine.key)
         if of_control_plane(node, machine) and not request.by_remediation:
             # A member of a control plane, also one without a Node, is given up by a remediation only (S15).
@@ -175,34 +174,9 @@ class MachineDeletion(DelegatingActivities):
 def release_problem(licences: Licences | None, sight: PreservedMachine, request: HoldRequest | GiveUpRequest) -> str:
     """Why no person has ended its preservation, "" where one has: where words have to be verified, that a request says so is
     not believed (S21, S42)."""
-    return word_problem(licences, sight, request, request.word, Verb.RELEASE, Verb.ABORT)
-
-
-def word_problem(
-    licences: Licences | None,
-    sight: PreservedMachine,
-    request: HoldRequest | GiveUpRequest,
-    word: SealedCommand | None,
-    *verbs: Verb,
-) -> str:
-    """Why no person has commanded it by one of those verbs, "" where one has; a word to an earlier preservation, or to a fencing,
-    says nothing of this one (S21, S49). licences: None where words need not be verified."""
     if licences is None:
         return ""
-    target = _target(request, Pinned(node=request.looked_at, uid=""))
-    node = sight.node.view if sight.node is not None and not request.looked_at.startswith(MACHINE) else None
-    problem, held = licences.command_problem(target, node, word, *verbs), sight.held
-    if problem or word is None or held is None:
-        return problem
-    said = f"{word.speaker} has said {word.spec.action.value}"
-    if word.spec.action is Verb.ABORT and word.kind != Kind.PRESERVATION.value:
-        return f"{said} to another episode ({word.kind or 'not known'})"
-    if isinstance(request, HoldRequest) and held.expiry is None:  # `since` would be that of a former one
-        return f"{said} before its preservation began: say it again" if held.kept_by_person else ""
-    if held.since is None or licences.said_at(word) < held.since:
-        began = f"began at {written(held.since)}" if held.since is not None else "says not when it began"
-        return f"{said} before this preservation, which {began}: say it again"
-    return ""
+    return licences.preservation_problem(request, sight.view, sight.held, request.word, Verb.RELEASE, Verb.ABORT)
 
 
 async def beyond_mode(served: ServedCluster, permits: GrantedPermits, sight: PreservedMachine) -> str:
@@ -213,8 +187,3 @@ async def beyond_mode(served: ServedCluster, permits: GrantedPermits, sight: Pre
     if mode is None:
         raise failure(ErrorType.NOT_LICENSED, f"{name} is not given up: {unread}")
     return "" if mode.mode is Mode.REPAIR else f"its Machine is not given up: {mode}"
-
-
-def _target(request: HoldRequest | GiveUpRequest, pinned: Pinned) -> Target:
-    kind = Kind.REMEDIATION.value
-    return Target(cluster=request.cluster, pinned=pinned, incident=request.incident, kind=kind, workflow_id="", run_id="")

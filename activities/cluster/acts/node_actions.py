@@ -28,7 +28,7 @@ from activities.cluster.report.background_writer import BackgroundWriter
 from activities.contracts.attestation import AttestationActivities, Verification, VerifyRequest
 from activities.errors import ErrorType, error_type, failure
 from activities.licences import Licences
-from policy.checks.verdicts import MACHINE
+from policy.checks.verdict import MACHINE
 from policy.episode.node_action import (
     NAMESPACE,
     NODE_ACTION_VALID_FOR,

@@ -13,7 +13,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from activities.cluster.acts.delegated_action import Look
-from activities.cluster.acts.machine_deletion import MachineDeletion, beyond_mode, release_problem, word_problem
+from activities.cluster.acts.machine_deletion import MachineDeletion, beyond_mode, release_problem
 from activities.cluster.api.connection import JsonObject
 from activities.cluster.api.paths import NODES, ref_of
 from activities.cluster.api.refusals import edit
@@ -22,17 +22,16 @@ from activities.cluster.live.last_look import GrantedPermits, mode_now, require_
 from activities.cluster.live.plans import live_policies
 from activities.cluster.live.preserved_machine import PreservedMachine, PreservedMachineReader
 from activities.cluster.objects.live_machines import api_of
-from activities.cluster.objects.live_node import (
-    LiveNode,
+from activities.cluster.objects.live_node import LiveNode, seen_node
+from activities.cluster.objects.machines_decoding import read_machine
+from activities.cluster.objects.node_edits import (
     Operations,
     append_taint,
     patch_as_read,
     remove_taints,
-    seen_node,
     set_annotations,
     unchanged_since_read,
 )
-from activities.cluster.objects.machines_decoding import read_machine
 from activities.contracts.preservation import GiveUpRequest, GiveUpResult, Hold, HoldRequest, PreservationActivities, Wish
 from activities.errors import ErrorType, failure
 from activities.licences import Licences
@@ -95,8 +94,8 @@ class ClusterPreservation(ClusterActivities, PreservationActivities):
                 gone = why if sight.held is not None else no_such_target(request.node)
                 return await self._gone(sight, request, Hold(at=now, gone=gone, replaced=sight.held is not None, reason=gone))
             if request.node and request.machine is not None and sight.machine is not None:
-                node, machine = sight.node, read_machine(sight.machine, api_of(request.machine))
-                require_machine_of(request.node, machine, node.view if node is not None else None, request.machine.key)
+                machine = read_machine(sight.machine, api_of(request.machine))
+                require_machine_of(request.node, machine, sight.view, request.machine.key)
             return await self._bring_about(sight, request, now)
 
         return replace(await edit(request.node, once), streams=self._served.record is not None)
@@ -132,8 +131,9 @@ class ClusterPreservation(ClusterActivities, PreservationActivities):
         until, said, held = request.wish.until, request.moved.spec if request.moved is not None else None, sight.held
         assert until is not None
         assert held is not None
-        problem = word_problem(self._licences, sight, request, request.moved, Verb.EXTEND)
-        if problem or self._licences is None:
+        if self._licences is None:
+            return ""
+        if problem := self._licences.preservation_problem(request, sight.view, held, request.moved, Verb.EXTEND):
             return problem
         exact = said is not None and said.until is not None and timedelta(0) <= until - said.until < RESOLUTION
         if said is not None and exact and (said.shorten or held.expiry is None):
@@ -185,7 +185,7 @@ class ClusterPreservation(ClusterActivities, PreservationActivities):
         asks for, and what ends, goes on (S52). Where only the pool would keep a machine that has failed, it is left as it is if
         its mode says so; else that raises NotLicensed: to let it go meanwhile is no answer. The annotation that a pool writes is
         no wish of a person: a kubelet may write it to its own Node. Below repair a cap that has fallen releases no machine."""
-        node, victim = sight.node.view if sight.node is not None else None, decision.held.victim
+        node, victim = sight.view, decision.held.victim
         policies = await live_policies(self._connection, self._source)
         mode, unread = await mode_now(self._served, self._permits, victim)
         seen = Seen(node=node, policies=policies, mode=mode, mode_unread=unread)

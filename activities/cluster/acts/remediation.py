@@ -50,7 +50,7 @@ from activities.contracts.target import ActResult
 from activities.errors import ErrorType, as_invalid_config, failure
 from policy.checks.health_check import HealthCheck
 from policy.checks.rules import rules_of
-from policy.checks.verdicts import MACHINE, Health, JudgedTarget
+from policy.checks.verdict import MACHINE, Health, JudgedTarget
 from policy.dialects import parse
 from policy.dialects.machine_health_checks import EXTERNAL_STRATEGY, STRATEGY_ANNOTATION
 from policy.episode.gate import Operation, Seen
@@ -59,7 +59,7 @@ from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION, MachineView
 from policy.objects.nodes import Condition, NodeView
 from policy.remediation.ladder import OWNER_REMEDIATED, EscalationStep, body_of, possible, read_strategies
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION, REMEDIATION_FOR_ANNOTATION, last_of, read_memory
-from policy.remediation.strategies import REPLACING_OWNERS
+from policy.remediation.strategy_rules import REPLACING_OWNERS
 from policy.values.errors import PolicyError, no_such_target
 from policy.values.machine_apis import CLUSTER_API, machine_api
 from policy.values.object_refs import Dialect

@@ -21,17 +21,9 @@ from activities.cluster.live.node_leases import release_node_lease
 from activities.cluster.live.plans import kinds_for, plan_for, require_kind, with_live_delegate
 from activities.cluster.objects.fencing_requests import answer
 from activities.cluster.objects.live_machines import read_subject
-from activities.cluster.objects.live_node import (
-    Edit,
-    LiveNode,
-    all_names,
-    edit_node,
-    find_node,
-    pinned_of,
-    readable_mark,
-    seen_node,
-)
+from activities.cluster.objects.live_node import LiveNode, all_names, find_node, pinned_of, readable_mark, seen_node
 from activities.cluster.objects.marks import mark_edit
+from activities.cluster.objects.node_edits import Edit, edit_node
 from activities.cluster.report.nodefences import EpisodePublisher, NodeFences
 from activities.contracts.scan import RepetitionActivities, RepetitionRequest
 from activities.contracts.target import (

@@ -38,7 +38,7 @@ from activities.contracts.target import LookRequest, LookResult, LookVerdict, Ta
 from activities.errors import ErrorType, error_message, error_type, failure
 from activities.licences import Licences
 from policy.checks.fence_policies import NO_POLICIES, FencePolicies, PolicySource
-from policy.checks.verdicts import MACHINE, JudgedTarget
+from policy.checks.verdict import MACHINE, JudgedTarget
 from policy.episode.gate import (
     LOOKED_AT,
     MODE,

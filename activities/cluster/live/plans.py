@@ -38,7 +38,7 @@ from activities.errors import ErrorType, as_invalid_config, error_type, failure
 from policy.checks.fence_policies import DEFAULT_SOURCE, FencePolicies, PolicySource, stricter
 from policy.checks.health_check import HealthCheck
 from policy.checks.rules import Rules, rules_of
-from policy.checks.verdicts import JudgedTarget
+from policy.checks.verdict import JudgedTarget
 from policy.dialects import parse
 from policy.dialects.node_fencing import CLUSTER_CONFIG, POLICY_PREFIX, parse_cluster_config, read_policies
 from policy.episode.fencing_requests import by_devices_of, read_request
@@ -60,7 +60,7 @@ from policy.fence.template_reader import (
 from policy.objects.machines import MachineView
 from policy.objects.nodes import NodeView
 from policy.remediation.ladder import body_of, ladder_of, read_strategies
-from policy.remediation.strategies import RULES, Strategy
+from policy.remediation.strategy_rules import RULES, Strategy
 from policy.values.errors import PolicyError, shown
 from policy.values.object_refs import ObjectRef
 from policy.values.times import moment_of

@@ -48,15 +48,15 @@ from activities.cluster.objects.object_reader import Readers, read_views, readin
 from activities.errors import ErrorType, failure
 from policy.checks.health_check import HealthCheck
 from policy.checks.rules import rules_of
-from policy.checks.verdicts import HEALTHY, Health
+from policy.checks.verdict import HEALTHY, Health
 from policy.episode.proofs import CLOCK_TOLERANCE
 from policy.objects.machines import MachineView, taken_name
 from policy.objects.nodes import NodeView
 from policy.preservation.keep_or_release import Automatic, Overridden, Override, WantedReplicas, overridden_by
 from policy.preservation.machine_snapshot import EXPIRY_ANNOTATION, Held, MachinePhase
+from policy.preservation.pool_cap import DeploymentPool, deployment_name, is_automatic, key_of_controller, labels_of, survey
 from policy.preservation.preservation_index import NOT_WELL
 from policy.preservation.requests import DEFAULT_TIMEOUT, Pool, read_policy
-from policy.preservation.survey import DeploymentPool, deployment_name, is_automatic, key_of_controller, labels_of, survey
 from policy.values.errors import PolicyError
 from policy.values.machine_apis import MACHINE_APIS, MCM
 from policy.values.object_refs import Dialect, ObjectRef
@@ -89,6 +89,11 @@ class PreservedMachine:
     def machine_uid(self) -> str:
         """Of the Machine object, "" where there is none."""
         return str(self.machine["metadata"].get("uid", "")) if self.machine is not None else ""
+
+    @property
+    def view(self) -> NodeView | None:
+        """The Node, None where there is none."""
+        return self.node.view if self.node is not None else None
 
     @property
     def node_uid(self) -> str:

@@ -34,7 +34,7 @@ from activities.cluster.objects.object_reader import ApiReader, Readers
 from activities.errors import ErrorType, failure
 from policy.checks.health_check import HealthCheck
 from policy.checks.inventory import Inventory
-from policy.checks.verdicts import MACHINE, JudgedTarget
+from policy.checks.verdict import MACHINE, JudgedTarget
 from policy.dialects import parse
 from policy.episode.messages import Need
 from policy.objects.machines import MachineView, WorkloadCluster, clusters_of, may_be_its_node, named_by

@@ -34,7 +34,7 @@ from policy.objects.machines import (
 )
 from policy.objects.nodes import Condition
 from policy.preservation.machine_snapshot import EXPIRY_ANNOTATION
-from policy.preservation.survey import DeploymentPool
+from policy.preservation.pool_cap import DeploymentPool
 from policy.values.fields import mapping
 from policy.values.machine_apis import MachineApi
 from policy.values.times import moment_of, parse_duration

@@ -1,9 +1,9 @@
 """Which episode's mark stands on a node, and what it should say next: the rules by which an episode claims, adopts or respects
 one.
 
-The text of a mark is `policy/objects/marks.py`, writing it with preconditions is `live_node.py`. A mark of another incident under
-our own workflow id is adopted: we hold that id, so that episode cannot be open any more. Under another workflow id it may well
-be, and is left alone.
+The text of a mark is `policy/objects/marks.py`, writing it is `node_edits.py`. A mark of another incident under our own workflow
+id is adopted: we hold that id, so that episode cannot be open any more. Under another workflow id it may well be, and is left
+alone.
 """
 
 from __future__ import annotations
@@ -11,14 +11,11 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from activities.cluster.objects.live_node import (
+from activities.cluster.objects.live_node import LiveNode, readable_mark, seen_node
+from activities.cluster.objects.node_edits import (
     Edit,
-    LiveNode,
     Operations,
-    put_annotation,
-    readable_mark,
-    remove_taint,
-    seen_node,
+    remove_taints,
     set_annotations,
     set_labels,
 )
@@ -76,7 +73,8 @@ def write_mark(node: LiveNode, mark: Mark, *, cordons: bool = False) -> Operatio
     value = mark.to_json()
     if node.annotations.get(MARK_ANNOTATION) == value and is_marked(node.view):
         return ()
-    return (*put_annotation(node, MARK_ANNOTATION, value), *set_labels(node.document, {MARK_LABEL: digest_of(value)}))
+    annotation = set_annotations(node.document, {MARK_ANNOTATION: value})
+    return (*annotation, *set_labels(node.document, {MARK_LABEL: digest_of(value)}))
 
 
 def untainted(node: LiveNode, mark: Mark, now: datetime) -> Operations:
@@ -85,7 +83,7 @@ def untainted(node: LiveNode, mark: Mark, now: datetime) -> Operations:
     gone = replace(mark, out_of_service=False)
     if OUR_TAINT not in node.taints:
         gone = replace(gone, untainted=_stamp(now))
-    return (*write_mark(node, gone), *remove_taint(node, OUR_TAINT))
+    return (*write_mark(node, gone), *remove_taints(node, {OUR_TAINT}))
 
 
 def remove_mark(node: LiveNode) -> Operations:

@@ -1,7 +1,7 @@
 """What people are warned of beside the scan: what keeps nodes from being repaired, data at risk, mistaken objects.
 
 What keeps a cluster's nodes from being repaired becomes levels for Prometheus and notifications for people
-(`policy/scan/readiness.py`), also where only the scanner knows it and says so with each request.
+(`policy/scan/obstacles.py`), also where only the scanner knows it and says so with each request.
 
 The long poll sets them, because it always runs somewhere; why the scanner does not is `activities/contracts/metrics.py`. Which
 notifications were sent is known to this worker alone: another one that takes over sends them again.
@@ -30,8 +30,8 @@ from policy.episode.advice import ASK_STATUS
 from policy.episode.events import When
 from policy.episode.notices import Notice
 from policy.scan.data_at_risk import DataAtRisk, DataAtRiskWarning, PodStay, patience_of
+from policy.scan.obstacles import Alarm, alarms, opened_breakers
 from policy.scan.permit_rules import WAIT_FOR_A_PERMIT
-from policy.scan.readiness import Alarm, alarms, opened_breakers
 from policy.scan.scan_report import ScanReport
 from policy.values.object_refs import Mistaken, ObjectRef
 from policy.values.times import moment_of, written

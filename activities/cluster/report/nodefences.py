@@ -25,13 +25,14 @@ from activities.cluster.api.events import EventRecorder, Happening
 from activities.cluster.api.paths import NODE_FENCES, NODES, Resource
 from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound, edit, unless_gone
 from activities.cluster.api.served_cluster import ServedCluster
-from activities.cluster.objects.live_node import Edit, LiveNode, edit_node, readable_mark
+from activities.cluster.objects.live_node import LiveNode, readable_mark
 from activities.cluster.objects.marks import is_ours, owner, write_mark
+from activities.cluster.objects.node_edits import Edit, edit_node
 from activities.contracts.target import EpisodeSnapshot, OffNote, Publication, PublishedEvent, Target
 from activities.errors import ErrorType, error_type
 from activities.notification_sender import Notify, discard_notice
 from activities.worker_clock import Clock, utc_now
-from policy.checks.verdicts import MACHINE
+from policy.checks.verdict import MACHINE
 from policy.episode.decisions import decision_of
 from policy.episode.events import EventReason, When
 from policy.episode.messages import EpisodeStatus, PathProof, Phase, Reading, RecordEntry, VolumeReading

@@ -42,7 +42,7 @@ from activities.contracts.scan import OpenEpisode
 from policy.checks.circuit_breakers import OpenReason
 from policy.checks.health_check import HealthCheck
 from policy.checks.rules.machine_health_checks import HAS_REMEDIATE_ANNOTATION, NODE_DELETED
-from policy.checks.verdicts import Health, JudgedTarget, Standing, Verdict
+from policy.checks.verdict import Health, JudgedTarget, Standing, Verdict
 from policy.episode.events import EventReason
 from policy.episode.fencing_requests import RequestAnswer
 from policy.objects.machines import MachineView

@@ -35,7 +35,7 @@ from policy.objects.nodes import EtcdGuard, Surroundings
 from policy.preservation.machine_snapshot import REASON as MISTAKEN
 from policy.preservation.preservation_index import PreservationIndex
 from policy.preservation.requests import read_policy
-from policy.preservation.survey import DeploymentPool
+from policy.preservation.pool_cap import DeploymentPool
 from policy.remediation.ladder import NoRemedy, TemplateSeen, no_remedy
 from policy.scan.ledger import Ledger
 from policy.values.errors import PolicyError, shown

@@ -37,8 +37,8 @@ from policy.remediation.memory import DEFAULT_RETRIES
 from policy.remediation.remediation_objects import REMEDIATORS, Remediator
 from policy.scan.data_at_risk import DataAtRisk
 from policy.scan.ledger import Ledger
-from policy.scan.readiness import LargestLately, digest, view_fault, view_state
 from policy.scan.scan_report import AtRisk, ClusterLease, ScanReport, ViewState
+from policy.scan.view_state import LargestLately, digest, view_fault, view_state
 from policy.values.object_refs import Dialect, Mistaken
 
 SHORTEST_WAIT = 0.001

@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import partial
 
 from policy.checks.health_check import HealthCheck
-from policy.checks.verdicts import (
+from policy.checks.verdict import (
     DELETING,
     HEALTHY,
     RECOVERS,

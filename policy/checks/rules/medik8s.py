@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from policy.checks.health_check import HealthCheck
-from policy.checks.verdicts import (
+from policy.checks.verdict import (
     DELETING,
     EXCLUDED,
     HEALTHY,

@@ -27,7 +27,7 @@ from activities.cluster.watch.view import ClusterView
 from activities.contracts.target import Configured, LicenceWanted, LookResult, LookVerdict
 from activities.errors import ErrorType
 from policy.checks.fence_policies import FencePolicies, PolicySource
-from policy.checks.verdicts import JudgedTarget
+from policy.checks.verdict import JudgedTarget
 from policy.episode.gate import LOOKED_AT, Operation
 from policy.episode.messages import Kind, Need, NeedKind, Pinned
 from policy.episode.modes import ClusterModes

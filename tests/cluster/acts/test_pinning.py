@@ -21,7 +21,7 @@ from policy.episode.messages import FencingInput, Need, NeedKind, RemediationInp
 from policy.history.offenders import FoundRepairs
 from policy.remediation.ladder import ESCALATION_ANNOTATION, EscalationStep
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION, LastRemediation, written_memory
-from policy.remediation.strategies import Strategy
+from policy.remediation.strategy_rules import Strategy
 from policy.values.object_refs import ObjectRef
 from simulator.api.control.faults import Accident, Fault
 from simulator.resources import NAMESPACES

@@ -9,11 +9,11 @@ import pytest
 
 from policy.checks.fence_policies import FencePolicies, ScopeCap, StormRule
 from policy.checks.rules import rules_of
-from policy.checks.verdicts import Health, JudgedTarget
+from policy.checks.verdict import Health, JudgedTarget
 from policy.dialects import is_health_check, parse
 from policy.dialects.node_fencing import parse_cluster_config, parse_fence_policy, read_policies
 from policy.remediation.ladder import remedy
-from policy.remediation.strategies import Action
+from policy.remediation.strategy_rules import Action
 from policy.values.errors import PolicyError
 from policy.values.object_refs import Dialect, dialect_of
 from tests.policy.builders import NOW, RACK, a_cluster_config, a_node, a_policy, config_map

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from policy.checks.verdicts import JudgedTarget
+from policy.checks.verdict import JudgedTarget
 from policy.episode.fencing_requests import FINALIZER
 from policy.episode.gate import Weight
 from policy.episode.messages import Need, NeedKind

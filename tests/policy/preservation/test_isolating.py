@@ -12,8 +12,8 @@ from policy.fence.plan import CORDON, UNCORDON, Act, CutStorage, FencingPlan, Pl
 from policy.objects.nodes import PRESERVE_ANNOTATION, READY, Condition, NodeView, Taint
 from policy.preservation.keep_or_release import PreservationDecision, decide, effects
 from policy.preservation.machine_snapshot import CONDITION, ISOLATION_ANNOTATION, TAINT, Held, Isolation, MachinePhase
+from policy.preservation.pool_cap import survey
 from policy.preservation.requests import ISOLATE_ANNOTATION, Pool, isolation_asked
-from policy.preservation.survey import survey
 from policy.values.selectors import Selector
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)

@@ -32,7 +32,7 @@ from policy.preservation.machine_snapshot import (
     first_to_go_mark,
     priority_of,
 )
-from policy.preservation.survey import scale_down_order
+from policy.preservation.pool_cap import scale_down_order
 from policy.values.machine_apis import CLUSTER_API, MCM, OPENSHIFT, MachineApi
 from tests.policy.builders import carried_out
 

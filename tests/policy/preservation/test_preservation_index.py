@@ -25,9 +25,9 @@ from policy.preservation.machine_snapshot import (
     STOPPED,
     TAINT,
 )
+from policy.preservation.pool_cap import DeploymentPool
 from policy.preservation.preservation_index import MAXIMUM_PRESERVATIONS, REPORT_GONE_FOR, PreservationIndex, PreservationNeed
 from policy.preservation.requests import ISOLATE_ANNOTATION, LAST_APPLIED_ANNOTATION, Pool
-from policy.preservation.survey import DeploymentPool
 from policy.values.machine_apis import MCM
 from policy.values.mode import Mode
 from policy.values.object_refs import ObjectRef

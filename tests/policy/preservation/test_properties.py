@@ -39,8 +39,8 @@ from policy.preservation.machine_snapshot import (
     MachinePhase,
     priority_of,
 )
+from policy.preservation.pool_cap import Survey, survey
 from policy.preservation.requests import KEEPING, LAST_APPLIED_ANNOTATION, Intent, Pool, requested
-from policy.preservation.survey import Survey, survey
 from policy.values.selectors import Selector
 from tests.policy.builders import carried_out
 

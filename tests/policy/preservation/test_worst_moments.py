@@ -11,9 +11,9 @@ from policy.objects.machines import MachineView
 from policy.objects.nodes import PRESERVE_ANNOTATION, READY, Condition, NodeView
 from policy.preservation.keep_or_release import Automatic, PreservationAction, decide, effects
 from policy.preservation.machine_snapshot import ENDED_ANNOTATION, Held, MachinePhase
+from policy.preservation.pool_cap import DeploymentPool, choose, survey
 from policy.preservation.preservation_index import PreservationIndex
 from policy.preservation.requests import ISOLATE_ANNOTATION, PRESERVE_FOR_ANNOTATION, read_policy
-from policy.preservation.survey import DeploymentPool, choose, survey
 from policy.values.machine_apis import MCM
 from policy.values.object_refs import ObjectRef
 from tests.policy.builders import carried_out

@@ -28,7 +28,7 @@ from policy.remediation.ladder import (
     removes,
     timed_out,
 )
-from policy.remediation.strategies import BY_TEMPLATE, DELETION_TIMEOUT, RULES, Action, Needs, Strategy, StrategyRule
+from policy.remediation.strategy_rules import BY_TEMPLATE, DELETION_TIMEOUT, RULES, Action, Needs, Strategy, StrategyRule
 from policy.values.errors import PolicyError
 from policy.values.fields import Threshold
 from policy.values.times import format_duration

@@ -24,7 +24,7 @@ from policy.checks.health_check import (
     read_rules,
     strictest,
 )
-from policy.checks.verdicts import JudgedTarget
+from policy.checks.verdict import JudgedTarget
 from policy.objects.machines import MachineView
 from policy.objects.nodes import NodeView
 from policy.remediation.memory import (

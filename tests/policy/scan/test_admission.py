@@ -25,7 +25,7 @@ from policy.objects.remediations import Owner, RemediationObject
 from policy.objects.scopes import CLUSTER, GroupCount
 from policy.remediation.control_plane import objection_by_count
 from policy.remediation.ladder import EscalationStep
-from policy.remediation.strategies import Strategy
+from policy.remediation.strategy_rules import Strategy
 from policy.scan import permit_rules
 from policy.scan.admission import Refused, admit, answer_request, orphans, quorum_objection
 from policy.scan.candidates import MOST_UNCOUNTED, answer_without_trying

@@ -1,6 +1,6 @@
 """What holds for every evaluation, whatever the objects: tried on worlds of all three dialects.
 
-What one check thinks of one target is told by example in `tests/policy/checks/test_verdicts.py` and `tests/cases/`; here is
+What one check thinks of one target is told by example in `tests/policy/checks/test_verdict.py` and `tests/cases/`; here is
 what no example may break: neither the order nor the history of the objects matters, a verdict holds for as long as it says, no
 percentage is ever exceeded, and an open circuit breaker holds. Checks with a storm are left out: what they remember is history
 by nature.
@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from policy.checks.circuit_breakers import Circumstances, Counts, circuit_breaker
 from policy.checks.health_check import HealthCheck, Overlap, UnhealthyRange
-from policy.checks.verdicts import Standing
+from policy.checks.verdict import Standing
 from policy.objects.machines import (
     EXTERNAL_REMEDIATION_ANNOTATION,
     FAILED,
@@ -44,7 +44,7 @@ from policy.objects.nodes import (
 from policy.objects.remediations import Owner, RemediationObject
 from policy.remediation.ladder import RESTORING
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION, LastRemediation, written_memory
-from policy.remediation.strategies import Action
+from policy.remediation.strategy_rules import Action
 from policy.scan.evaluation import ORPHANED, CheckEvaluation, TargetEvaluation, evaluate
 from policy.scan.ledger import Ledger
 from policy.scan.scan_report import ReportParts

@@ -15,7 +15,7 @@ from policy.objects.machines import SKIP_ANNOTATION, MachineView
 from policy.objects.nodes import EXCLUDE_LABEL, Condition, NodeView
 from policy.remediation.ladder import Body, read_strategies
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION, REMEDIATION_FOR_ANNOTATION, LastRemediation, written_memory
-from policy.remediation.strategies import Action
+from policy.remediation.strategy_rules import Action
 from policy.scan.evaluation import evaluate
 from policy.scan.explanation import Outlook, OwnersRules, explain, outlook, outlook_by_hand
 from policy.scan.ledger import Ledger

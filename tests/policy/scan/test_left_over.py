@@ -9,7 +9,7 @@ import pytest
 
 from policy.objects.nodes import Condition
 from policy.objects.remediations import Owner, RemediationObject
-from policy.remediation.strategies import Strategy
+from policy.remediation.strategy_rules import Strategy
 from policy.scan.scan_report import LeftOver
 from policy.values.object_refs import Dialect, ObjectRef
 from tests.policy.builders import FOREIGN, NAMESPACE, NOW, PROD, a_check, a_machine, a_node, cluster_api, ledger_of, openshift

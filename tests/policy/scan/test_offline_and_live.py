@@ -15,7 +15,7 @@ import pytest
 
 from policy.episode.permits import PermitDecision
 from policy.remediation.ladder import RESTORING
-from policy.remediation.strategies import Action
+from policy.remediation.strategy_rules import Action
 from policy.scan import permit_rules
 from policy.scan.admission import Admission, answer_request
 from policy.scan.evaluation import TargetEvaluation, evaluate

@@ -11,7 +11,7 @@ from activities.cluster.objects.check_statuses import allowed
 from policy.checks.fence_policies import FencePolicies, StormRule
 from policy.checks.health_check import HealthCheck
 from policy.checks.inventory import ControlPlane
-from policy.checks.verdicts import Health
+from policy.checks.verdict import Health
 from policy.episode.messages import SeenNode
 from policy.episode.modes import ClusterModes, ModeRule
 from policy.objects.machines import PAUSED_ANNOTATION, REMEDIATE_ANNOTATION, SKIP_ANNOTATION
@@ -20,7 +20,7 @@ from policy.objects.remediations import RemediationObject
 from policy.objects.scopes import GroupCount
 from policy.preservation.machine_snapshot import CONDITION
 from policy.remediation.ladder import RESTORING
-from policy.remediation.strategies import Action
+from policy.remediation.strategy_rules import Action
 from policy.scan.admission import admit
 from policy.scan.evaluation import evaluate
 from policy.scan.ledger import Ledger

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from policy.scan.readiness import LargestLately, digest, view_fault, view_state
 from policy.scan.scan_report import ClusterLease, ReportParts, ViewState
+from policy.scan.view_state import LargestLately, digest, view_fault, view_state
 from tests.policy.builders import NOW, a_check, a_node, ago, ledger_of
 
 SETTLE = timedelta(minutes=5)

@@ -10,7 +10,7 @@ import pytest
 from policy.checks.circuit_breakers import LeaderLease, OpenReason, StatusWrite, conflict
 from policy.checks.health_check import HealthCheck
 from policy.checks.rules import rules_of
-from policy.checks.verdicts import EXCLUDED, Health, JudgedTarget, Standing, Verdict, offences
+from policy.checks.verdict import EXCLUDED, Health, JudgedTarget, Standing, Verdict, offences
 from policy.episode.messages import Need, NeedKind, need_gone
 from policy.objects.machines import REMEDIATE_ANNOTATION
 from policy.objects.nodes import EXCLUDE_LABEL, Condition, NodeView

@@ -22,9 +22,9 @@ from tests.workflows.scanner_run import NOW, Scan, ScriptedCluster, candidate, c
 from tests.workflows.surroundings import Measured, eventually, worker
 from tests.workflows.world import World
 from workflows.definitions.scanner import HealthScanner
-from workflows.kit.messages import Backoff
-from workflows.scanner import backoff
-from workflows.scanner.backoff import AFTER_REFUSAL, UNJUDGED
+from workflows.kit.messages import HoldOff
+from workflows.scanner import hold_offs
+from workflows.scanner.hold_offs import AFTER_REFUSAL, UNJUDGED
 from workflows.scanner.state import ScannerInput, ScannerState
 
 OPEN = EpisodeDescription(node="n", known=True, open=True, workflow_id="w", incident="i")
@@ -32,8 +32,8 @@ OPEN = EpisodeDescription(node="n", known=True, open=True, workflow_id="w", inci
 
 def test_a_node_is_left_alone_that_is_held_off_or_whose_episode_has_just_ended() -> None:
     """S19: neither alone is leave to clean up there."""
-    state = ScannerState(started=NOW, held_off={"held": Backoff(node="held", reason="failed")}, settling={"settling"})
-    assert [backoff.is_left_alone(state, node) for node in ("held", "settling", "other")] == [True, True, False]
+    state = ScannerState(started=NOW, held_off={"held": HoldOff(node="held", reason="failed")}, settling={"settling"})
+    assert [hold_offs.is_left_alone(state, node) for node in ("held", "settling", "other")] == [True, True, False]
 
 
 def test_a_new_history_knows_at_once_how_many_attempts_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,7 +43,7 @@ def test_a_new_history_knows_at_once_how_many_attempts_are_too_many(monkeypatch:
     failed = {"n": Attempts(node="n", failed=1, at=NOW)}
     permit = Permit(node="n", workflow_id="w", incident="i", kind=Kind.FENCING, state=PermitState.OPEN, granted_at=NOW)
     state = ScannerState(started=NOW, report=report(policies=policies), attempts=failed, permits={"n": permit})
-    backoff.note_release(state, Release(node="n", incident="i", outcome=Outcome.REFUSED, problem="no template"))
+    hold_offs.note_release(state, Release(node="n", incident="i", outcome=Outcome.REFUSED, problem="no template"))
     assert [each.until for each in state.held_off.values()] == [NOW + timedelta(hours=1)]
 
 
@@ -54,7 +54,7 @@ def test_a_report_from_before_an_episodes_end_does_not_call_its_node_well_again(
     """S19, S43: a node that flaps was well for the last scan; since a person has ended its episode nobody has seen it so."""
     monkeypatch.setattr(workflow, "now", lambda: NOW)
     state = ScannerState(started=NOW)
-    backoff.note_release(state, Release(node="n", incident="i", outcome=outcome, problem="aborted by ada"))
+    hold_offs.note_release(state, Release(node="n", incident="i", outcome=outcome, problem="aborted by ada"))
     well = report(seen_nodes=(SeenNode(node="n", present=True, ready=True),))
     seen_by(state, well)
     assert [each.node for each in state.held_off.values()] == ["n"]
@@ -66,7 +66,7 @@ def test_a_report_from_before_an_episodes_end_does_not_call_its_node_well_again(
 def seen_by(state: ScannerState, seen: ScanReport) -> None:
     """The next scan has come in, and is decided upon."""
     state.report = seen
-    backoff.forget_what_is_over(state, seen)
+    hold_offs.forget_what_is_over(state, seen)
 
 
 @pytest.mark.parametrize("by_person", [True, False])
@@ -74,17 +74,17 @@ def test_only_a_person_s_request_ends_what_failed_attempts_have_begun(by_person:
     """S19: an episode that asks again by itself would begin to count anew. What is held off because another one is open is in the
     way of no request, and none ends it."""
     monkeypatch.setattr(workflow, "now", lambda: NOW)
-    held, failed = Backoff(node="n", reason="another one is open", holder="another"), Attempts(node="n", failed=1, at=NOW)
+    held, failed = HoldOff(node="n", reason="another one is open", holder="another"), Attempts(node="n", failed=1, at=NOW)
     state = ScannerState(started=NOW, known=True, held_off={"n": held}, attempts={"n": failed})
     scanner = HealthScanner(ScannerInput(cluster="c", state=state))
     request = PermitRequest(node="n", workflow_id="w", incident="i", by_person=by_person)
     assert scanner._story.queue._answer(report(), request).decision is PermitDecision.GRANTED
-    backoff.end_by_person(state, replace(OPEN, by_person=by_person))
+    hold_offs.end_by_person(state, replace(OPEN, by_person=by_person))
     assert (state.held_off, state.attempts) == ({"n": held}, {} if by_person else {"n": failed})
     state.permits, state.held_off = {}, {"n": replace(held, holder="")}
     again = scanner._story.queue._answer(report(), replace(request, incident="j"))
     assert again.decision is (PermitDecision.GRANTED if by_person else PermitDecision.REFUSED), again.reason
-    backoff.end_by_person(state, replace(OPEN, incident="j", by_person=by_person))
+    hold_offs.end_by_person(state, replace(OPEN, incident="j", by_person=by_person))
     assert bool(state.held_off) is not by_person
 
 
@@ -94,31 +94,31 @@ def test_s19_a_request_in_a_person_s_name_ends_no_hold_off_unless_temporal_shows
 ) -> None:
     """Any client may send it, and a release after it; what it says of a veto is no shorter hold-off either."""
     monkeypatch.setattr(workflow, "now", lambda: NOW)
-    held, failed = Backoff(node="n", reason="aborted by ada"), Attempts(node="n", failed=1, at=NOW)
+    held, failed = HoldOff(node="n", reason="aborted by ada"), Attempts(node="n", failed=1, at=NOW)
     state = ScannerState(started=NOW, known=True, held_off={"n": held}, attempts={"n": failed}, described_at=NOW)
     asked = PermitRequest(node="n", workflow_id="w", incident="i", by_person=True)
     story = HealthScanner(ScannerInput(cluster="c", state=state))._story
     assert story.queue._answer(report(), asked).decision is PermitDecision.GRANTED
     assert state.described_at is None, "it is looked for at once"
-    backoff.end_by_person(state, replace(OPEN, **{"by_person": True, **seen}))  # type: ignore[arg-type]
+    hold_offs.end_by_person(state, replace(OPEN, **{"by_person": True, **seen}))  # type: ignore[arg-type]
     assert (state.held_off, state.attempts) == ({"n": held}, {"n": failed})
-    backoff.note_release(state, Release(node="n", incident="i", outcome=Outcome.RELEASED, problem="vetoed"))
+    hold_offs.note_release(state, Release(node="n", incident="i", outcome=Outcome.RELEASED, problem="vetoed"))
     assert state.held_off == {"n": held}
 
 
 def test_s19_a_person_s_request_that_only_waits_in_the_queue_ends_no_hold_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """It may be given up there, and what failed before would be tried again at once."""
     monkeypatch.setattr(workflow, "now", lambda: NOW)
-    held, failed, other = Backoff(node="n", reason="aborted"), Attempts(node="n", failed=1, at=NOW), replace(HELD_WITH, node="m")
+    held, failed, other = HoldOff(node="n", reason="aborted"), Attempts(node="n", failed=1, at=NOW), replace(HELD_WITH, node="m")
     state = ScannerState(started=NOW, known=True, held_off={"n": held}, attempts={"n": failed}, permits={"m": other})
     story = HealthScanner(ScannerInput(cluster="c", state=state))._story
     asked = PermitRequest(node="n", workflow_id="w", incident="j", by_person=True)
     assert story.queue._answer(report(), asked).decision is PermitDecision.QUEUED
-    backoff.end_by_person(state, replace(OPEN, incident="j", by_person=True))
+    hold_offs.end_by_person(state, replace(OPEN, incident="j", by_person=True))
     assert (state.held_off, state.attempts) == ({"n": held}, {"n": failed})
     state.permits.clear()
     assert story.queue._answer(report(), asked).decision is PermitDecision.GRANTED
-    backoff.end_by_person(state, replace(OPEN, incident="j", by_person=True))
+    hold_offs.end_by_person(state, replace(OPEN, incident="j", by_person=True))
     assert (state.held_off, state.attempts) == ({}, {})
 
 
@@ -132,7 +132,7 @@ SEEMS_WELL = (SeenNode(node="n", ready=True, checks=(JUDGE.ref.key,)),)
 def aborted(state: ScannerState) -> ScannerState:
     """Under the check as it was then."""
     state.permits["n"] = HELD_WITH
-    backoff.note_release(state, Release(node="n", incident="i", outcome=Outcome.ABORTED, problem="aborted by ada"))
+    hold_offs.note_release(state, Release(node="n", incident="i", outcome=Outcome.ABORTED, problem="aborted by ada"))
     state.settling.clear()
     return state
 
@@ -178,7 +178,7 @@ def test_a_node_without_checks_in_its_line_is_judged_by_those_that_count_it_afte
         state = ScannerState(started=NOW, permits={"n": line} if line is not None else {})
         seen_by(state, report(checks=(JUDGE,), seen_nodes=(replace(SEEMS_WELL[0], ready=False),)))
         release = Release(node=HELD_WITH.node, incident=HELD_WITH.incident, outcome=Outcome.ABORTED.value, problem="by ada")
-        backoff.note_release(state, release)
+        hold_offs.note_release(state, release)
         state.settling.clear()
         seen_by(state, report(checks=(), seen_nodes=(replace(SEEMS_WELL[0], checks=()),)))
         assert [each.looked_well for each in state.held_off.values()] == [NOW]
@@ -189,7 +189,7 @@ def test_what_was_held_off_when_an_episode_could_not_be_opened_knows_who_called_
     monkeypatch.setattr(workflow, "now", lambda: NOW)
     state = ScannerState(started=NOW, report=report(checks=(JUDGE,)))
     for until_well in (True, False):
-        backoff.note_refused_opening(state, HELD_WITH, "aborted by ada", holder="", until_well=until_well)
+        hold_offs.note_refused_opening(state, HELD_WITH, "aborted by ada", holder="", until_well=until_well)
         seen_by(state, report(checks=(), seen_nodes=SEEMS_WELL))
         assert bool(state.held_off) is until_well
 
@@ -200,7 +200,7 @@ def test_a_refused_request_for_a_node_that_is_well_is_not_tried_again_at_once(mo
     state = ScannerState(started=NOW)
     problem = "is not the node's device"
     for node in ("asked for", "n"):
-        backoff.note_release(state, Release(node=node, incident="i", outcome=Outcome.REFUSED, problem=problem))
+        hold_offs.note_release(state, Release(node=node, incident="i", outcome=Outcome.REFUSED, problem=problem))
     state.settling.clear()
     wish = replace(candidate("asked for"), need=NeedKind.FOREIGN_OBJECT)
     seen = tuple(SeenNode(node=node, present=True, ready=True) for node in ("asked for", "n"))

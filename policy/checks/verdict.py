@@ -152,30 +152,15 @@ def by_conditions(found: list[FailingCondition], now: datetime) -> Verdict:
         return Verdict(health=Health.SOON, standing=Standing.SOON, reason=_reason(first), message=message)
     # The one that expires first is the reason, before and after: a later one does not change the message.
     first = min(timed, key=lambda offence: offence.due or LATEST)
-    return _expired(first) if first.over(now) else _running(first)
-
-
-def _expired(offence: FailingCondition) -> Verdict:
-    message = f"{_stated(offence.condition)}, longer than {format_duration(offence.duration)}"
+    over, condition, duration = first.over(now), first.condition, format_duration(first.duration)
     return Verdict(
-        health=Health.UNHEALTHY,
-        standing=Standing.UNHEALTHY,
-        reason=_reason(offence.condition),
-        message=message,
-        since=offence.condition.since,
-        expired=offence.due,
-    )
-
-
-def _running(offence: FailingCondition) -> Verdict:
-    message = f"{_stated(offence.condition)}, unhealthy after {format_duration(offence.duration)}"
-    return Verdict(
-        health=Health.SOON,
-        standing=Standing.SOON,
-        reason=_reason(offence.condition),
-        message=message,
-        since=offence.condition.since,
-        due=offence.due,
+        health=Health.UNHEALTHY if over else Health.SOON,
+        standing=Standing.UNHEALTHY if over else Standing.SOON,
+        reason=_reason(condition),
+        message=f"{_stated(condition)}, {'longer than' if over else 'unhealthy after'} {duration}",
+        since=condition.since,
+        due=first.due if not over else None,
+        expired=first.due if over else None,
     )
 
 

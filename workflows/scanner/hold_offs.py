@@ -18,7 +18,7 @@ from policy.episode.advice import until_well_or_asked
 from policy.episode.messages import NeedKind, Outcome, SeenNode
 from policy.episode.permits import Permit, PermitState, Release, Replacing
 from policy.scan.scan_report import ScanReport
-from workflows.kit.messages import Backoff
+from workflows.kit.messages import HoldOff
 from workflows.kit.options import OLDEST_REPORT
 from workflows.scanner.state import ScannerState
 
@@ -37,13 +37,13 @@ asked before its end may arrive after it. It must not bring its permit back unti
 that it has removed itself."""
 
 
-def against_candidates(state: ScannerState) -> tuple[Backoff, ...]:
+def against_candidates(state: ScannerState) -> tuple[HoldOff, ...]:
     """All that keeps a candidate of a report from a permit."""
     reason = "its episode has just ended; the next scan decides"
-    return (*(Backoff(node=node, reason=reason) for node in sorted(state.settling)), *state.held_off.values())
+    return (*(HoldOff(node=node, reason=reason) for node in sorted(state.settling)), *state.held_off.values())
 
 
-def against_requests(state: ScannerState) -> list[Backoff]:
+def against_requests(state: ScannerState) -> list[HoldOff]:
     """The same for an episode that asks. It has the node's workflow id: that it kept others from the node is no reason against
     it."""
     now = workflow.now()
@@ -59,7 +59,7 @@ def note_refused_opening(state: ScannerState, permit: Permit, reason: str, *, ho
     """The episode of that permit could not be opened. until_well: else for a moment."""
     until = None if until_well else workflow.now() + AFTER_REFUSAL
     judges = _judges(state, permit.node, permit) if until_well else ()
-    state.held_off[permit.node] = Backoff(node=permit.node, reason=reason, until=until, holder=holder, judges=judges)
+    state.held_off[permit.node] = HoldOff(node=permit.node, reason=reason, until=until, holder=holder, judges=judges)
 
 
 def end_by_person(state: ScannerState, episode: EpisodeDescription) -> None:
@@ -93,13 +93,13 @@ def note_release(state: ScannerState, release: Release) -> None:
     state.released = closing(state) | {release.incident: workflow.now()}
     if release.outcome in {Outcome.ABORTED.value, Outcome.FENCED_OFF.value}:
         reason = f"{release.problem} (incident {release.incident}); {until_well_or_asked(release.node)}"
-        state.held_off[release.node] = Backoff(node=release.node, reason=reason, judges=_judges(state, release.node, known))
+        state.held_off[release.node] = HoldOff(node=release.node, reason=reason, judges=_judges(state, release.node, known))
     elif release.problem and not release.missing and release.outcome in {Outcome.RELEASED.value, Outcome.REFUSED.value}:
         until = workflow.now() + AFTER_REFUSAL
         if release.vetoed_until is not None:
             until = max(until, min(release.vetoed_until, workflow.now() + AFTER_VETO))
         if not _is_held_longer(state, release.node, until):
-            state.held_off[release.node] = Backoff(node=release.node, reason=release.problem, until=until)
+            state.held_off[release.node] = HoldOff(node=release.node, reason=release.problem, until=until)
     _hold_off_after_failures(state, release)
 
 
@@ -140,7 +140,7 @@ def _hold_off_after_failures(state: ScannerState, release: Release) -> None:
         return
     if not _is_held_longer(state, release.node, until):
         reason = f"attempts failed in a row: {attempts.failed}, the last one with: {release.problem}"
-        state.held_off[release.node] = Backoff(node=release.node, reason=reason, until=until)
+        state.held_off[release.node] = HoldOff(node=release.node, reason=reason, until=until)
 
 
 def _is_held_longer(state: ScannerState, node: str, until: datetime) -> bool:
@@ -170,7 +170,7 @@ def forget_what_is_over(state: ScannerState, report: ScanReport) -> None:
     state.held_off = {held.node: held for held in found if held is not None}
 
 
-def _still_held(held: Backoff, seen: SeenNode | None, report: ScanReport, now: datetime) -> Backoff | None:
+def _still_held(held: HoldOff, seen: SeenNode | None, report: ScanReport, now: datetime) -> HoldOff | None:
     """None: it is free again."""
     is_gone = seen is not None and not seen.present and not seen.others  # no node, no Machine of it: what comes is another one
     if seen is None or not (is_gone or (seen.ready and not seen.unhealthy and not seen.soon)):

@@ -1,25 +1,21 @@
 """Whether a cluster's scanner may act at all, by its own account and by its view of the cluster (S18), and which alarm people get
 when it does not (S44).
 
-`obstacles` is the one answer to "what keeps everything from being acted on", which command line, page and JSON print. `alarms`,
-below, finds unhealthy nodes without any episode.
+`all_obstacles` is the one answer to "what keeps everything from being acted on", which command line, page and JSON print.
+`alarms`, below, finds unhealthy nodes without any episode. What makes a view stale is `view_state.py`.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from policy.checks.circuit_breakers import OpenReason
 from policy.episode.events import When
 from policy.scan.pauses import Pause, described
-from policy.scan.report_builder import is_sick
-from policy.scan.scan_report import CheckReport, ClusterLease, ReportParts, ScanReport, ViewState
+from policy.scan.scan_report import CheckReport, ScanReport
 from policy.values.display_text import counted
 from policy.values.times import format_duration, written
 
@@ -92,7 +88,7 @@ def _by_people(report: ScanReport | None, paused: str) -> Iterator[Obstacle]:
         yield Obstacle(code=ObstacleCode.SWITCHED_OFF, text=f"fencing is switched off: {why}")
 
 
-def obstacles(report: ScanReport | None, *, paused: str, problem: str, wait: timedelta, now: datetime) -> Iterator[Obstacle]:
+def all_obstacles(report: ScanReport | None, *, paused: str, problem: str, wait: timedelta, now: datetime) -> Iterator[Obstacle]:
     """All obstacles, people's commands first. report: the last one; paused, problem: the scanner's own state, "" for nothing.
     wait: how long a scan without a change takes (`scan.wait`)."""
     yield from _by_people(report, paused)
@@ -126,6 +122,15 @@ def not_live(report: ScanReport, aged: str = "") -> Obstacle | None:
 def _age(report: ScanReport, wait: timedelta, now: datetime) -> str:
     age = now - (report.answered_at or report.at)
     return f"the last report is {format_duration(timedelta(seconds=int(age.total_seconds())))} old" if age > wait + OLD else ""
+
+
+def another_cluster(name: str, found: str, known: str) -> str:
+    """The sentence that another cluster answers under this name than its scanner has seen. found, known: the uids of
+    kube-system."""
+    return (
+        f"another cluster answers under the name {name!r}: the uid of its kube-system is {found}, the scanner has seen {known}; "
+        "two clusters need two names; one that has taken the other's place is accepted by `nodewarden scan stop` and `scan start`"
+    )
 
 
 # Alarms: nodes are unhealthy and no episode is begun for them, so that no episode would notify people.
@@ -167,120 +172,3 @@ def alarms(report: ScanReport, waiting: int) -> Iterator[Alarm]:
     if waiting:
         nodes = f"{counted(waiting, 'node')} {'waits' if waiting == 1 else 'wait'}"
         yield Alarm(when=When.NO_PERMIT, text=f"{nodes} for a permit: others use them all, or need a person")
-
-
-# Whether our view of a cluster may be acted on (S18), and when two views are the same.
-#
-# A watch can break silently, and an API server that lost its store answers with an empty list: both look like a healthy or a
-# vanished fleet. `activities/cluster/` keeps the cache; `policy/scan/ledger.py` holds its content.
-
-_DIGEST_LENGTH = 16
-
-_SIZES_KEPT = 10_000
-
-
-def view_fault(previous_size: int, size: int, *, shrunk_since: datetime | None, now: datetime, accept_after: timedelta) -> str:
-    """Why the inventory can't be believed, "" when it can. An empty or halved one is a fault of the view, not of the nodes.
-
-    previous_size: the last size that was believed (keep reporting that one while there is a fault). shrunk_since: since when
-    the smaller size has been seen without a break, None where it is seen for the first time. After `accept_after` of that, it
-    is the new truth.
-    """
-    if size * 2 > previous_size or previous_size == 0:
-        return ""
-    if shrunk_since is not None and now - shrunk_since >= accept_after:
-        return ""
-    return (
-        f"the inventory fell from {previous_size} nodes to {size}, which is taken for a fault of the view "
-        f"until it has been so for {format_duration(accept_after)}"
-    )
-
-
-class LargestLately:
-    """The largest inventory of a recent period. An inventory that shrinks object by object shrinks in small steps, which
-    `view_fault` alone would accept."""
-
-    def __init__(self) -> None:
-        self._sizes: deque[tuple[timedelta, int]] = deque()
-        """Falling sizes, each with the last moment at which there were so many."""
-
-    def note(self, size: int, at: timedelta, *, within: timedelta) -> int:
-        """The largest size within that time, this one included. at: by a clock that only goes forward."""
-        while self._sizes and (self._sizes[-1][1] <= size or len(self._sizes) > _SIZES_KEPT):
-            self._sizes.pop()
-        self._sizes.append((at, size))
-        while self._sizes[0][0] < at - within:
-            self._sizes.popleft()
-        return self._sizes[0][1]
-
-    def forget(self) -> None:
-        """Accept the present size as the truth."""
-        self._sizes.clear()
-
-
-def view_state(
-    *,
-    synced_at: datetime | None,
-    confirmed_until: datetime | None,
-    now: datetime,
-    silence_limit: timedelta,
-    grace: timedelta,
-    fault: str = "",
-) -> ViewState:
-    """The view's state. synced_at: since when every watch has been complete, None while one is not. confirmed_until: the moment
-    up to which the quietest watch is known to be current (an event, a bookmark, a list). fault: what is known to be wrong."""
-    if synced_at is None or confirmed_until is None:
-        return ViewState(synced=False, stale="the watch cache is not complete yet")
-    if not fault and now - confirmed_until > silence_limit:
-        fault = f"a watch has been silent since {written(confirmed_until)}"
-    if not fault and now - synced_at < grace:
-        fault = f"the cluster has been watched for less than {format_duration(grace)}"
-    return ViewState(synced=True, stale=fault)
-
-
-def another_cluster(name: str, found: str, known: str) -> str:
-    """The sentence that another cluster answers under this name than its scanner has seen. found, known: the uids of
-    kube-system."""
-    return (
-        f"another cluster answers under the name {name!r}: the uid of its kube-system is {found}, the scanner has seen {known}; "
-        "two clusters need two names; one that has taken the other's place is accepted by `nodewarden scan stop` and `scan start`"
-    )
-
-
-def digest(parts: ReportParts, *, view: ViewState, lease: ClusterLease, cluster_uid: str = "") -> str:
-    """A fingerprint of all that decisions depend on: equal for equal worlds, on any worker.
-
-    Left out: times of the scan, resource versions, the next deadline, the text of a Lease's problem, the rows of healthy nodes,
-    which are for people only, and when the data of a node is at risk, which rests on what one worker has read.
-    """
-    sick = tuple(row for row in parts.rows if is_sick(row))
-    content = (
-        parts.inventory,
-        parts.checks,
-        parts.candidates,
-        parts.candidates_left_out,
-        parts.seen_nodes,
-        parts.control_plane,
-        parts.policies,
-        parts.groups,
-        parts.preservations,
-        parts.preservations_left_out,
-        sick,
-        (parts.at_risk.nodes, parts.at_risk.unread),
-        [(each.node, each.standing, each.uid, each.boot_id, each.code) for each in parts.watched],
-        view,
-        (lease.held, lease.needed, lease.holder),
-        cluster_uid,
-    )
-    canonical = json.dumps(content, default=_plain, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return hashlib.sha256(canonical.encode()).hexdigest()[:_DIGEST_LENGTH]
-
-
-def _plain(value: object) -> object:
-    if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in fields(value)}
-    if isinstance(value, timedelta):
-        return value.total_seconds()
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat()
-    raise TypeError(f"a report holds no {type(value).__name__}")
