@@ -71,7 +71,7 @@ MINE = line("node-1")
 SAID: dict[str, tuple[tuple[Permit, ...], EpisodeDescription, dict[str, PermitState]]] = {
     "S14, S15, S17: an episode nobody granted, by hand or a late start, keeps its node and counts once the queue grants it": (
         (MINE,),
-        described("node-2", "stranger", control_plane=True),
+        described("node-2", "stranger"),  # that does not say what its node is: of the control plane, then
         {"node-1": OPEN, "node-2": PARKED},
     ),
     "a grant may be younger than its answer: the episode does not say yet that it has its permit": (
