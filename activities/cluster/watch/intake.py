@@ -33,9 +33,9 @@ from policy.dialects.node_fencing import CLUSTER_CONFIG, POLICY_PREFIX, holds_ba
 from policy.objects.machines import MachineView, machine_key
 from policy.objects.nodes import EtcdGuard, Surroundings
 from policy.preservation.machine_snapshot import REASON as MISTAKEN
+from policy.preservation.pool_cap import DeploymentPool
 from policy.preservation.preservation_index import PreservationIndex
 from policy.preservation.requests import read_policy
-from policy.preservation.pool_cap import DeploymentPool
 from policy.remediation.ladder import NoRemedy, TemplateSeen, no_remedy
 from policy.scan.ledger import Ledger
 from policy.values.errors import PolicyError, shown
