@@ -24,6 +24,7 @@ from policy.remediation.strategy_rules import Action
 from policy.scan.admission import Refused
 from policy.scan.evaluation import CheckEvaluation, TargetEvaluation
 from policy.scan.explanation import CheckOpinion, Explanation
+from policy.scan.obstacles import ObstacleCode, alarms
 from policy.scan.pauses import Pause
 from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.scan_report import AtRisk, ClusterLease, NodeAtRisk, ViewState

@@ -18,6 +18,7 @@ from policy.checks.fence_policies import Attempts, PowerMoment
 from policy.episode.decisions import Decision, DecisionKind
 from policy.episode.messages import Kind
 from policy.episode.modes import REPAIRS, ClusterModes, ModeChanges
+from policy.episode.notices import REMIND_EVERY
 from policy.episode.permits import NeedsPerson, Permit, PermitRequest, PermitState, Portion, Replacing
 from policy.history.spells import NodeDays, ObservationRecord, Spell
 from policy.scan.pauses import Pauses
