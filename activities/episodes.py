@@ -30,6 +30,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from activities.contracts.episode_start import start_options
 from activities.contracts.episodes import (
     OPENED_WITHIN,
+    STOPPED_MEMO,
     TOOK_OVER_MEMO,
     AskPermit,
     AskPortion,
@@ -68,7 +69,7 @@ from policy.episode.messages import (
     episode_id,
     scanner_id,
 )
-from policy.episode.modes import MODES_MEMO, ClusterModes
+from policy.episode.modes import MODE_CHANGES_MEMO, MODES_MEMO, ClusterModes, ModeChanges
 from policy.episode.node_action import CIRCUIT_BREAKER
 from policy.episode.permits import PermitAnswer, PermitDecision, PortionAnswer
 from policy.history.spell_lifecycle import MOST_BYTES
@@ -338,6 +339,7 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
         prefix, scanner, this_run = _prefix(request.cluster), scanner_id(request.cluster), activity.info().workflow_run_id
         running = f"WorkflowId STARTS_WITH '{prefix}' AND ExecutionStatus = 'Running'"
         nodes, lives, armed, modes, past = list[str](), list[WorkflowExecution](), None, None, ()
+        changes, stopped = (), ()
         try:
             query = f"{running} AND WorkflowType != '{Kind.PRESERVATION.value}'"
             async for run in self._client.list_workflows(query, limit=MOST_OPEN + 1, rpc_timeout=QUERY_TIMEOUT):
@@ -346,12 +348,15 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
             query = f"WorkflowId = '{scanner}'"
             async for run in self._client.list_workflows(query, limit=MOST_LIVES, rpc_timeout=QUERY_TIMEOUT):
                 lives += [run] if run.run_id != this_run else []
+            if lives:
+                stopped = await lives[0].memo_value(STOPPED_MEMO, default=(), type_hint=tuple[str, ...])
             if (former := await _last_that_knew(lives)) is not None:
                 past = await former.memo_value(PAUSES_MEMO, default=(), type_hint=Pauses)
                 # Whether nodes without a rule were repaired when it ended; a version without modes repaired all along (S52).
                 modes = await former.memo_value(MODES_MEMO, default=None, type_hint=ClusterModes)
                 armed = modes.is_known and modes.default is Mode.REPAIR if modes is not None else None
             ever = f"WorkflowId STARTS_WITH '{prefix}' AND WorkflowType IN ('{Kind.FENCING.value}', '{Kind.REMEDIATION.value}')"
+                changes = await former.memo_value(MODE_CHANGES_MEMO, default=(), type_hint=ModeChanges)
             if former is not None and armed is None:
                 armed = bool(nodes) or (await self._client.count_workflows(ever, rpc_timeout=QUERY_TIMEOUT)).count > 0
         except RPCError as error:
@@ -368,6 +373,8 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
             modes=modes,
             pauses=past,
             untaken=former is not None and former is not lives[0],
+            mode_changes=changes,
+            stopped=stopped,
         )
 
     async def request_permit(self, request: AskPermit) -> PermitAnswer:

@@ -12,7 +12,7 @@ from temporalio import activity
 
 from activities.contracts import ActivityContract
 from policy.episode.messages import FencingInput, Kind, RemediationInput, SeenNode
-from policy.episode.modes import ClusterModes
+from policy.episode.modes import ClusterModes, ModeChanges
 from policy.episode.permits import PermitAnswer, PermitRequest, PortionAnswer, PortionRequest
 from policy.history.spells import ScannerSpells
 from policy.scan.pauses import Pauses
@@ -23,6 +23,7 @@ decided there and not seen the end of."""
 
 
 TOOK_OVER_MEMO = "took-over"
+STOPPED_MEMO = "stopped"
 """Of a scanner: the run that knows all that those before it had seen and were told; of a new history the one that it goes on
 from. A reset gives a run the memo of another one."""
 
@@ -125,7 +126,8 @@ class FoundOpen:
     taken over what was known before it (`TOOK_OVER_MEMO`), "" where none is known; untaken: others have ended since that had
     not, and knew less. repaired: whether that one repaired by itself: its memo says so, or it was of a version without modes and
     an episode of the cluster ever was. An episode alone is no sign of it, since a person may ask for one (S52). None where an
-    older version answers. modes, pauses: what people had set when it ended, and ended: when that was.
+    older version answers. modes, mode_changes, pauses: what people had set when it ended, and ended: when that was. stopped: by which person
+    the last one was stopped and why, as far as it was (`STOPPED_MEMO`), () else.
     """
 
     nodes: tuple[str, ...]
@@ -136,6 +138,8 @@ class FoundOpen:
     modes: ClusterModes | None = None
     pauses: Pauses = ()
     untaken: bool = False
+    mode_changes: ModeChanges = ()
+    stopped: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

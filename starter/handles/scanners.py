@@ -18,7 +18,7 @@ from temporalio.client import (
     WorkflowUpdateRPCTimeoutOrCancelledError,
     WorkflowUpdateStage,
 )
-from temporalio.common import SearchAttributePair, TypedSearchAttributes, WorkflowIDConflictPolicy
+from temporalio.common import RetryPolicy, SearchAttributePair, TypedSearchAttributes, WorkflowIDConflictPolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -42,7 +42,6 @@ from starter.handles.calls import (
     our_holder,
     remembered,
     send_update,
-    task_failure,
     unanswered,
     why_silent,
 )
@@ -64,6 +63,8 @@ from workflows.kit.options import WORKFLOW_QUEUE
 from workflows.scanner.state import ScannerInput
 
 SCANNER = "HealthScanner"
+ANEW = RetryPolicy(maximum_interval=timedelta(minutes=1))
+"""Of a scanner whose history can't be replayed. An input that is wrong is not tried again."""
 STOPS_WITHIN = timedelta(seconds=20)
 
 
@@ -97,9 +98,9 @@ class ScannerHandle:
         repeat_alarm: RepeatAlarm = DEFAULT_ALARM,
         mode: Mode | None = Mode.REPAIR,
     ) -> StartedScanner:
-        """Start it; one that runs already is left as it is. One that is just stopping is waited for, and one that is stuck on
-        a history of another version is replaced: a scanner without carried state builds its table again from our marks. A pause
-        that is in force goes on, and so do the rules of modes. mode: `scan.mode`, None where it is not set.
+        """Start it; one that runs already is left as it is. One that is just stopping is waited for. One whose history no code
+        can replay ends by itself, and Temporal starts the next, which builds its table again from our marks. A pause that is in
+        force goes on, and so do the rules of modes. mode: `scan.mode`, None where it is not set.
         """
         ours = await our_holder(self._client)
         wanted = ScannerInput(cluster=self.cluster, holder=ours, cap=cap, wait=wait, repeat_alarm=repeat_alarm)
@@ -234,6 +235,7 @@ class ScannerHandle:
                 task_queue=WORKFLOW_QUEUE,
                 id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
                 priority=options.URGENT,
+                retry_policy=ANEW,
                 memo={
                     PAUSES_MEMO: wanted.pauses,
                     MODES_MEMO: wanted.modes,
@@ -252,17 +254,13 @@ class ScannerHandle:
         return started.result_run_id
 
     async def _makes_way(self) -> bool:
-        """Whether the running one has gone. One that does not answer and is not known to be stuck counts as running."""
+        """Whether the running one has gone. One that does not answer counts as running."""
         try:
             return (await self.status()).stopping and await self.ended()
         except MissingError:
             return True  # it has ended since
         except SilentError:
-            failure = await task_failure(self._client, self.workflow_id)
-            if failure is None or not failure.other_code:
-                return False
-            await self._handle.terminate("its history was written by another version of nodewarden; a new one takes over")
-            return True
+            return False
 
     def _started(self, run_id: str | None, ours: str, *, started: bool) -> StartedScanner:
         return StartedScanner(

@@ -162,6 +162,16 @@ class Clockwork:
         anew.begin(arguments)
         anew.inherit(execution)
 
+    def retry(self, execution: Execution) -> Execution:
+        """A run fails that its code can't replay, and its retry policy begins the next: with the input and the memo that it began
+        with, and without the signals and updates that it had."""
+        execution.terminate()
+        anew = self._run(execution.definition.name, execution.workflow_id, execution.incident)
+        anew.former, anew.memo = execution.former, dict(execution.first_memo)
+        anew.first_memo = dict(execution.first_memo)
+        anew.begin(execution.arguments, attempt=2)
+        return anew
+
     def reset(self, execution: Execution, tasks: int, *, reapplies: bool = True) -> Execution:
         """As `temporal workflow reset` does: the first so many workflow tasks of a history are the beginning of a new run, and
         the old one is terminated. reapplies: whether signals and updates that came later are given to the new run."""

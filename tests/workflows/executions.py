@@ -115,6 +115,9 @@ class Execution:
     deaf_until: datetime | None = None
     """Until when no worker takes its next task."""
     started: datetime = field(init=False)
+    arguments: list[Payload] = field(init=False)
+    """What it was begun with."""
+    attempt: int = 1
     _seed: int = field(init=False)
     _instance: WorkflowInstance | None = None
     _replayed_to: int = 0
@@ -135,14 +138,15 @@ class Execution:
 
     # What comes from outside ----------------------------------------------------------------------------------------
 
-    def begin(self, arguments: list[Payload]) -> None:
+    def begin(self, arguments: list[Payload], *, attempt: int = 1) -> None:
         """The first task."""
+        self.arguments, self.attempt = arguments, attempt
         job = InitializeWorkflow(
             workflow_type=self.definition.name,
             workflow_id=self.workflow_id,
             arguments=arguments,
             randomness_seed=self._seed,
-            attempt=1,
+            attempt=attempt,
         )
         job.start_time.FromDatetime(self.started)
         self.deliver(initialize_workflow=job)
@@ -158,7 +162,7 @@ class Execution:
         it was to end."""
         kept, later = before._history[:tasks], before._history[tasks:]
         self.started, self._seed, self.former, self._words = before.started, before._seed, before.former, before._words
-        self.original = before.original
+        self.original, self.arguments, self.attempt = before.original, before.arguments, before.attempt
         self.memo, self.first_memo = dict(before.first_memo), dict(before.first_memo)
         jobs = [job for task in kept for job in task.activation.jobs]
         over = {(kind, getattr(job, kind).seq) for job in jobs if (kind := job.WhichOneof("variant") or "") in RESOLUTIONS}
@@ -362,7 +366,7 @@ class Execution:
 
     def _make(self) -> WorkflowInstance:
         info = workflow.Info(
-            attempt=1,
+            attempt=self.attempt,
             continued_run_id=self.former.run_id if self.former is not None else None,
             cron_schedule=None,
             execution_timeout=None,

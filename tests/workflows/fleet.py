@@ -17,6 +17,7 @@ from typing import Any, cast
 
 from activities.contracts.episodes import (
     OPENED_WITHIN,
+    STOPPED_MEMO,
     TOOK_OVER_MEMO,
     DeploymentName,
     DescribeRequest,
@@ -37,7 +38,7 @@ from activities.errors import ErrorType, failure
 from policy.dialects import parse
 from policy.episode.decisions import Decision
 from policy.episode.messages import FencingInput, NeedKind, Outcome, RemediationInput, episode_id, scanner_id
-from policy.episode.modes import MODES_MEMO, ClusterModes
+from policy.episode.modes import MODE_CHANGES_MEMO, MODES_MEMO, ClusterModes, ModeChanges
 from policy.episode.permits import Release
 from policy.history.spells import ObservationRecord, ScannerSpells, Spell
 from policy.objects.marks import Mark
@@ -430,8 +431,17 @@ class Fleet:
         former = next((run for run, before in zip(lives, [*lives[1:], None], strict=True) if self._knew(run, before)), lives[0])
         modes, pauses = self._memo(former, MODES_MEMO, None, ClusterModes), self._memo(former, PAUSES_MEMO, (), Pauses)
         armed = modes is not None and modes.is_known and modes.default is Mode.REPAIR
-        known = {"modes": modes, "pauses": pauses} if former is not lives[0] else {}
-        return FoundOpen(nodes=nodes, earlier=True, repaired=armed, former=former.run_id, untaken=bool(known), **known)
+        return FoundOpen(
+            nodes=nodes,
+            earlier=True,
+            repaired=armed,
+            former=former.run_id,
+            modes=modes,
+            pauses=pauses,
+            mode_changes=self._memo(former, MODE_CHANGES_MEMO, (), ModeChanges),
+            untaken=former is not lives[0],
+            stopped=self._memo(lives[0], STOPPED_MEMO, (), tuple[str, ...]),
+        )
 
     def _knew(self, run: Execution, before: Execution | None) -> bool:
         """Whether it had taken over what the runs before it knew."""

@@ -26,6 +26,7 @@ from tests.workflows.fleet import BOOT, SCANNER, Body, Episode, Fleet, Written
 from tests.workflows.fleet_referee import EXCLUDED, HELD, MODE, OFF, SHOWN, FleetReferee, rules_of
 from tests.workflows.plays import Move, least
 from workflows.kit.messages import ModeRequest, PauseRequest, StopRequest, UnpauseRequest
+from workflows.scanner.story import NOT_TAKEN_OVER
 
 ACT_WINDOW = timedelta(seconds=15)
 CALM = timedelta(seconds=150)
@@ -110,7 +111,9 @@ class FleetPlay:
         since = self.fleet.now - self.fleet.begun
         if scanner is None or not scanner.begun or scanner.hears or self._unsure or since < SHOWN:
             return
-        self.referee.judge_words(scanner.query("status"), scanner.query("spells"))
+        status = scanner.query("status")
+        if status.problem != NOT_TAKEN_OVER:
+            self.referee.judge_words(status, scanner.query("spells"))
 
     # People ---------------------------------------------------------------------------------------------------------
 
@@ -386,6 +389,13 @@ class FleetPlay:
             back = self.draw.choice((1, 2, 5, 20, found.tasks))
             self.fleet.clockwork.reset(found, max(found.tasks - back, 0), reapplies=self.draw.random() < 0.6)
             self._unsure, self._words, self.fleet.begun = True, [], self.fleet.now
+
+    def is_unreadable(self) -> None:
+        """No code replays its history, so that it fails and is tried again."""
+        if (scanner := self.fleet.scanner) is not None:
+            self._hear()
+            self.fleet.clockwork.retry(scanner)
+            self._words, self.fleet.begun = [], self.fleet.now
 
     def rolls(self) -> None:
         """Its history is long."""

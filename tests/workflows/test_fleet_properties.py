@@ -12,16 +12,22 @@ import os
 import re
 from collections.abc import Iterator
 from datetime import timedelta
+from random import Random
+from typing import Any
 
 import pytest
 
+from activities.contracts.episodes import STOPPED_MEMO
+from policy.episode.modes import MODES_MEMO
+from policy.scan.pauses import PAUSES_MEMO
 from policy.values.mode import Mode
 from tests.docs.reading import pages
 from tests.workflows.clockwork import Perils
 from tests.workflows.faults import Fault
 from tests.workflows.fleet import Fleet
-from tests.workflows.fleet_moves import MOVES, FleetPlay, story
+from tests.workflows.fleet_moves import MOVES, FleetPlay, Move, least, story
 from tests.workflows.preservation_moves import MOVES as KEPT
+from workflows.kit.messages import ModeRequest, PauseRequest, StopRequest
 
 PLAYS = int(os.environ.get("NODEWARDEN_TEST_FLEET_PLAYS", "30"))
 FIRST_SEED = int(os.environ.get("NODEWARDEN_TEST_SEED", "1"))
@@ -78,10 +84,61 @@ def test_what_a_reset_has_scheduled_anew_is_not_opened_long_after_it_was_decided
     assert FleetPlay(1102).run() == []
 
 
+def test_a_scanner_whose_history_no_code_replays_is_replaced_and_forgets_no_rule() -> None:
+    """S14, S17, S44, S52: at any moment, also of the plays that others have failed. Not among the drawn moves, which would make
+    other plays of all seeds."""
+    for seed in range(FIRST_SEED, FIRST_SEED + max(PLAYS // 3, 1)):
+        draw, moves = Random(seed), FleetPlay(seed).moves
+        for _ in range(draw.randint(1, 3)):
+            moves.insert(draw.randint(1, len(moves)), Move("is_unreadable", draw.getrandbits(30), draw.choice((0, 2, 12, 31))))
+        found = FleetPlay(seed, moves).run()
+        assert not found, "\n".join(map(str, (seed, *least(moves, lambda few, seed=seed: FleetPlay(seed, few).run()), *found)))
+
+
+@pytest.mark.parametrize("rolls", [False, True])
+@pytest.mark.parametrize("command", ["pause", "set_mode", "stop"])
+def test_what_people_have_said_outlives_a_history_that_no_code_replays(command: str, *, rolls: bool) -> None:
+    """S44, S52: whether or not that history had begun with what the one before it knew."""
+    fleet = Fleet(1, nodes=4, cap=1, setting=Mode.REPAIR, perils=Perils())
+    with fleet.clockwork as clockwork:
+        fleet.start()
+        _pass(fleet, 20)
+        assert fleet.scanner is not None
+        if rolls:
+            fleet.scanner.suggests_rolling = True
+            _pass(fleet, 120)
+        fleet.scanner.update(*SAID[command])
+        name = MEMOS[command]
+        while fleet.scanner.memo.get(name) == fleet.scanner.first_memo.get(name):
+            clockwork.turn()
+        clockwork.retry(fleet.scanner)
+        _pass(fleet, 60)
+        if command == "stop":
+            assert fleet.scanner is None, "a scanner that a person has stopped does not scan again"
+            return
+        body = fleet.nodes["n1"]
+        body.ready, body.since = "Unknown", fleet.now
+        fleet.put(body)
+        _pass(fleet, 900)
+        assert not fleet.open
+        assert fleet.scanner is not None
+
+
+SAID: dict[str, tuple[str, Any]] = {
+    "pause": ("pause", PauseRequest(who="ada", reason="drawn")),
+    "set_mode": ("set_mode", ModeRequest(who="ada", reason="drawn", mode="observe")),
+    "stop": ("stop", StopRequest(who="ada", reason="drawn")),
+}
+MEMOS = {"pause": PAUSES_MEMO, "set_mode": MODES_MEMO, "stop": STOPPED_MEMO}
+
+
 def test_the_page_of_moves_names_each_move_and_no_other() -> None:
     page = pages()["docs/adversary.md"]
     named = {word for line in page.splitlines() if line.startswith("| ") for word in re.findall(r"`([A-Za-z_]+)`", line)}
     moves, faults = {move for kind in (*MOVES, *KEPT) for move in kind}, {each.name for each in Fault} - {"NOTHING"}
     assert moves | faults <= named, "each is a row"
     assert {word for word in named if word.isupper()} <= faults
-    assert {word for word in named if word.islower() and "_" in word and word.isidentifier()} <= moves | {"is_made_anew"}
+    assert {word for word in named if word.islower() and "_" in word and word.isidentifier()} <= moves | {
+        "is_made_anew",
+        "is_unreadable",
+    }

@@ -44,9 +44,11 @@ from workflows.scanner.state import ScannerInput, ScannerState, Underway
 from workflows.scanner.story import ScannerStory
 
 
-@workflow.defn(name="HealthScanner")
+@workflow.defn(name="HealthScanner", failure_exception_types=[workflow.NondeterminismError])
 class HealthScanner:
-    """Cancelling it is a stop."""
+    """Cancelling it is a stop. A history that its code can't replay, of another build or as Temporal's SDK writes one when an
+    update meets a worker that has not replayed it yet (temporalio/sdk-python#1591), ends the run; Temporal starts the next one
+    (the retry policy of `nodewarden scan start`), which begins as after a reset to where this history began."""
 
     @workflow.init
     def __init__(self, request: ScannerInput) -> None:

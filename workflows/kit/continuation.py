@@ -56,6 +56,11 @@ def build() -> str:
     return version.build_id if version is not None else ""
 
 
+def is_retry() -> bool:
+    """Whether this run replaces one that failed, and so begins with what that one began with, and not with what it knew."""
+    return workflow.info().attempt > 1
+
+
 def go_on(request: object, *, kind: Kind | None = None, memo: Mapping[str, Any] | None = None) -> NoReturn:
     """Continue in a new history, on the version of the worker that is current by now. kind: of episode, None: as what it is."""
     workflow.continue_as_new(

@@ -11,7 +11,7 @@ from datetime import timedelta
 
 from temporalio import workflow
 
-from activities.contracts.episodes import FoundOpen
+from activities.contracts.episodes import STOPPED_MEMO, FoundOpen
 from policy.episode.decisions import DecisionKind
 from policy.episode.modes import (
     CHANGES_REMEMBERED,
@@ -33,7 +33,7 @@ from policy.values.display_text import in_a_line, some_of
 from policy.values.mode import Mode, read_mode
 from policy.values.times import format_duration
 from workflows.episode.attestation import refused
-from workflows.kit import options
+from workflows.kit import continuation, options
 from workflows.kit.messages import ModeRequest, PauseRequest, StopRequest, UnpauseRequest
 from workflows.scanner.state import ScannerInput, ScannerState, Underway
 
@@ -72,6 +72,7 @@ class Commands:
         """Nothing more is begun, and no last look licenses anything."""
         cluster, self._underway.stop, self._underway.changed = self._scanner.cluster, request, True
         self._state.record(cluster, DecisionKind.ANSWERED, act="stop-scan", who=request.by, message=request.reason)
+        workflow.upsert_memo({STOPPED_MEMO: (request.by, request.reason)})
         self._underway.cut_short()
         return f"the scanner of {cluster} stops"
 
@@ -159,6 +160,9 @@ class Commands:
         # Two runs of one id are never open at once: one that ended after this history had begun was a life of this one.
         began = workflow.info().workflow_start_time + timedelta(seconds=1)
         was_reset = found.untaken or (found.ended is not None and found.ended > began)
+        if continuation.is_retry() and not was_reset:
+            self._go_on_as(found)
+            return
         begins = bool(found.former) and not (was_reset or self._took_over)
         takes_pauses = was_reset or (begins and not self._scanner.pauses)
         standing = pauses.with_lost(state.pauses, found.pauses, now) if takes_pauses else state.pauses
@@ -171,6 +175,18 @@ class Commands:
         if found.repaired is not None and not state.modes.is_known:
             self._set_modes(state.modes.begun(repaired=found.repaired))
         self._took_over = True
+
+    def _go_on_as(self, failed: FoundOpen) -> None:
+        """As the run that failed stood: its memo has all that people had commanded (S44, S52)."""
+        if failed.pauses != self._state.pauses:
+            self._set_pauses(failed.pauses)
+        if failed.modes is not None and failed.modes != self._state.modes:
+            self._state.mode_changes = failed.mode_changes
+            self._set_modes(failed.modes)
+        self._took_over = True
+        if failed.stopped and self._underway.stop is None:
+            who, reason = failed.stopped
+            self.take_stop(StopRequest(who=who, reason=reason))
 
     def _lower_as(self, found: FoundOpen) -> None:
         """No further than the last scanner's modes, but for what people have set since we began. A cluster that begins with

@@ -61,6 +61,7 @@ WAKE_AFTER = timedelta(seconds=10)
 AT_REST = 5
 """Times `scan.wait`: so long a scan takes where the last one brought nothing new and nothing is in hand, since each return of
 one is six events and 5 KB of history."""
+NOT_TAKEN_OVER = "pauses and modes that were set before this run are not taken over yet; nothing is begun until they are"
 HASTY, HASTY_IN_A_ROW, BREATH = timedelta(milliseconds=200), 20, timedelta(seconds=1)
 AS_FOUND = ""
 """The stamp of an episode that was notified of nothing yet: that its node is sick it knows."""
@@ -111,7 +112,7 @@ class ScannerStory:
         """Scan after scan, until it is stopped or the history has grown long; then until all that was begun has ended."""
         # What is carried over is as old as this history, and no report of its first life is left where that was reset to its
         # very beginning; a later point shows in the random seed (S14).
-        if workflow.now() - workflow.info().workflow_start_time > LIST_LAG:
+        if workflow.now() - workflow.info().workflow_start_time > LIST_LAG or continuation.is_retry():
             self._holders.forget()
         workflow.register_random_seed_callback(lambda _: self._holders.forget())
         await self._learn_our_name()
@@ -617,7 +618,8 @@ class ScannerStory:
         received_at, longest = self._underway.received_at, self._longest_wait + options.SCAN_GRACE
         if received_at is not None and workflow.now() - received_at >= longest:
             return "no scan has been answered lately: does a worker serve the cluster?"
-        return self._nameless or self._underway.scan_problem or self._open_problem or self._holders.problem
+        problem = self._nameless or self._underway.scan_problem or self._open_problem or self._holders.problem
+        return problem or (NOT_TAKEN_OVER if self._holders.was_reset else "")
 
     def _show(self) -> None:
         state, report = self._state, self._state.report
