@@ -266,6 +266,13 @@ def test_the_schema_and_the_reader_know_the_same_fields() -> None:
     assert set(fields["kdump"]["properties"]) == set(KDUMP_FIELDS)
 
 
+@pytest.mark.parametrize("step", ["isolation", "recovery"])
+def test_the_api_server_fills_in_no_field_of_a_method(step: str) -> None:
+    """A method of ours is refused with a device's field: with a default, no template with a cordon could be read back."""
+    properties = schema("fenceconfigs")["properties"][step]["items"]["properties"]
+    assert [name for name, each in properties.items() if "default" in each] == []
+
+
 def test_both_kinds_say_the_same() -> None:
     """All but who is meant, where Secrets live, and what is done where isolation and recovery are left out."""
 
