@@ -354,9 +354,9 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
                 past = await former.memo_value(PAUSES_MEMO, default=(), type_hint=Pauses)
                 # Whether nodes without a rule were repaired when it ended; a version without modes repaired all along (S52).
                 modes = await former.memo_value(MODES_MEMO, default=None, type_hint=ClusterModes)
+                changes = await former.memo_value(MODE_CHANGES_MEMO, default=(), type_hint=ModeChanges)
                 armed = modes.is_known and modes.default is Mode.REPAIR if modes is not None else None
             ever = f"WorkflowId STARTS_WITH '{prefix}' AND WorkflowType IN ('{Kind.FENCING.value}', '{Kind.REMEDIATION.value}')"
-                changes = await former.memo_value(MODE_CHANGES_MEMO, default=(), type_hint=ModeChanges)
             if former is not None and armed is None:
                 armed = bool(nodes) or (await self._client.count_workflows(ever, rpc_timeout=QUERY_TIMEOUT)).count > 0
         except RPCError as error:

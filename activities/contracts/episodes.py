@@ -126,8 +126,8 @@ class FoundOpen:
     taken over what was known before it (`TOOK_OVER_MEMO`), "" where none is known; untaken: others have ended since that had
     not, and knew less. repaired: whether that one repaired by itself: its memo says so, or it was of a version without modes and
     an episode of the cluster ever was. An episode alone is no sign of it, since a person may ask for one (S52). None where an
-    older version answers. modes, mode_changes, pauses: what people had set when it ended, and ended: when that was. stopped: by which person
-    the last one was stopped and why, as far as it was (`STOPPED_MEMO`), () else.
+    older version answers. modes, mode_changes, pauses: what people had set when it ended, and ended: when that was. stopped: by
+    which person the last one was stopped and why (`STOPPED_MEMO`), () where it was not.
     """
 
     nodes: tuple[str, ...]

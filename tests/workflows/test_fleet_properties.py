@@ -138,7 +138,5 @@ def test_the_page_of_moves_names_each_move_and_no_other() -> None:
     moves, faults = {move for kind in (*MOVES, *KEPT) for move in kind}, {each.name for each in Fault} - {"NOTHING"}
     assert moves | faults <= named, "each is a row"
     assert {word for word in named if word.isupper()} <= faults
-    assert {word for word in named if word.islower() and "_" in word and word.isidentifier()} <= moves | {
-        "is_made_anew",
-        "is_unreadable",
-    }
+    beside = {"is_made_anew", "is_unreadable"}
+    assert {word for word in named if word.islower() and "_" in word and word.isidentifier()} <= moves | beside
