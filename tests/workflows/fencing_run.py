@@ -168,6 +168,7 @@ async def fencing(
             if parks:
                 await run.parked()
             yield run
+            await keep_history(handle)
         finally:
             for gate in world.gates.values():
                 gate.set()

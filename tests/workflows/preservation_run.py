@@ -396,6 +396,7 @@ async def preserving(
             )
         try:
             yield Run(env, world, handle)
+            await keep_history(handle)
         finally:
             with contextlib.suppress(RPCError):  # it has ended by itself
                 await handle.terminate("the test is over")

@@ -278,6 +278,12 @@ async def test_a_machine_is_left_off_until_it_can_be_seen_whether_it_is_preserve
     assert any("is to be left off can't be read" in entry.detail for entry in result.record)
 
 
+async def test_a_clean_up_waits_until_its_node_can_be_looked_at(env: WorkflowEnvironment) -> None:
+    """S20, S35: what can't be read now is neither taken off nor left for good."""
+    marked = {"ready": True, "mark": left_by("old"), "need": LEFT_OVER}
+    await told(env, **marked, glances=[NOT_LICENSED, GO], did={"uncordon": 1}, leaves={"released": ["old"]})
+
+
 async def test_hearsay_ends_no_parked_episode(env: WorkflowEnvironment) -> None:
     """S35: what a signal says is believed only once it was read."""
     world = World(ignores_off=True)

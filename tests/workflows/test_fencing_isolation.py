@@ -122,6 +122,17 @@ async def test_an_abort_leaves_a_port_as_it_was_found(env: WorkflowEnvironment, 
     assert world.commands == []
 
 
+async def test_a_method_waits_its_delay_and_looks_again(env: WorkflowEnvironment) -> None:
+    """S20, S47: a node that comes back meanwhile is not isolated."""
+    world = World(plan=plan(isolation=(replace(CORDON, delay=timedelta(minutes=10)),)))
+    async with fencing(env, world) as run:
+        await run.until(lambda status: status.doing.startswith("waits its delay before "))
+        world.ready = True
+        await run.sees(ready=True)
+        await run.result(Outcome.RECOVERED)
+    assert world.count("cordon") == 0
+
+
 async def test_a_person_s_node_waits_before_isolation_and_a_check_s_does_not(env: WorkflowEnvironment) -> None:
     """The proposal's time in `new`."""
     patient, drill = plan(wait_before_isolation=timedelta(hours=2)), Need(kind=NeedKind.PERSON, reason="drill")

@@ -16,6 +16,7 @@ from activities.contracts.target import DrainResult
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Kind, Outcome, Phase
 from policy.episode.node_action import ActionName
+from policy.episode.permits import PermitAnswer, PermitDecision
 from policy.fence.power import PowerState
 from policy.preservation.keep_or_release import Override
 from tests.workflows import contract, preservation_run
@@ -328,6 +329,33 @@ async def test_an_abort_after_an_unclear_deletion_says_so(env: WorkflowEnvironme
         await run.skip(options.DELETION_DEADLINE)  # for so long the request may still be on its way
         result = await run.result(Outcome.ABORTED)
     assert "before its deletion was asked for" not in result.message
+
+
+async def test_a_deletion_that_no_worker_can_ask_for_waits_for_a_person(env: WorkflowEnvironment) -> None:
+    """S35: it is not tried for ever; the person's word has it asked for once more."""
+    world = machine(fails=True)
+    world.devices.errors["delete"].append(failure(ErrorType.NOT_SUPPORTED, "the Machine is of an API that is not served"))
+    async with kept(env, world) as run:
+        await run.says(Preservation.release)
+        status = await run.until(lambda status: status.phase is Phase.NEEDS_HUMAN)
+        assert "is not served" in status.problem
+        assert "delete" not in world.acts
+        await run.skip(timedelta(hours=5))
+        assert not world.devices.errors["delete"]
+        await run.says("resume", PersonRequest(who="ada", reason="it is served again"))
+        await run.timeout(Outcome.REPLACED)
+
+
+async def test_a_deletion_that_is_given_no_permit_asks_again(env: WorkflowEnvironment) -> None:
+    """S14: as every act that disrupts."""
+    world = machine(fails=True)
+    world.devices.answers = [PermitAnswer(decision=PermitDecision.REFUSED, reason="too many are unhealthy")]
+    async with kept(env, world) as run:
+        await run.says(Preservation.release)
+        status = await run.until(lambda status: status.doing == "waits before it asks for a permit again")
+        assert status.problem == "no permit: too many are unhealthy"
+        assert "delete" not in world.acts
+        await run.timeout(Outcome.REPLACED)
 
 
 async def test_an_abort_that_comes_while_a_permit_is_asked_for_keeps_the_machine(env: WorkflowEnvironment) -> None:

@@ -7,24 +7,29 @@ import contextlib
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from datetime import timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from temporalio import activity
 from temporalio.client import WorkflowHandle
+from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
 from activities.contracts.preservation import PreservationActivities
 from activities.contracts.remediation import ExternalActivities, RemediationActivities
+from activities.errors import ErrorType, failure
 from policy.episode.messages import EpisodeResult, Outcome, Phase, RemediationInput, episode_id
+from policy.remediation.ladder import EscalationStep
 from policy.remediation.strategy_rules import Strategy
 from tests.replay.recording import keep_history
 from tests.workflows.attempts import Attempt
 from tests.workflows.contract import Call, activities_of, queues_of
-from tests.workflows.remediation_run import Remediated, ScriptedRemediation, step
+from tests.workflows.machine import RemediationObject
+from tests.workflows.remediation_run import OBJECT, Remediated, ScriptedRemediation, step, succeeds
 from tests.workflows.world import NODE, World, plan
 from workflows.definitions.episodes import Remediation
 from workflows.kit import continuation
@@ -77,6 +82,7 @@ async def remediating(server: WorkflowEnvironment, world: Remediated, **changes:
         handle = await server.client.start_workflow(Remediation.run, request, id=episode_id(cluster, NODE), task_queue=queue)
         try:
             yield handle
+            await keep_history(handle)
         finally:
             with contextlib.suppress(RPCError):  # it has ended by itself
                 await handle.terminate("the test is over")
@@ -85,7 +91,6 @@ async def remediating(server: WorkflowEnvironment, world: Remediated, **changes:
 async def ended(world: Remediated, handle: Handle) -> EpisodeResult:
     """How it ended; every rule that the world watches held at every moment."""
     result = await asyncio.wait_for(handle.result(), 30)
-    await keep_history(handle)
     assert world.broken == []
     return result
 
@@ -125,3 +130,55 @@ async def test_a_deletion_on_a_server_goes_on_in_a_new_history(
         runs = [each async for each in server.client.list_workflows(f"WorkflowId = '{handle.id}'")]
     assert (result.outcome, len(world.deletions), world.count("ask-permit")) == (Outcome.REPLACED, 1, 0)
     assert len(runs) > 1
+
+
+NOT_NOW = failure(ErrorType.OWN_NODE, "not now")
+RESTS: dict[str, tuple[tuple[EscalationStep, ...], dict[str, list[ApplicationError | str]], str]] = {
+    "for a person": ((SELF,), {}, ""),
+    "for an earlier object": ((SELF,), {}, "waits until an earlier SelfNodeRemediation is gone"),
+    "for its object to go": ((SELF,), {}, "waits until SelfNodeRemediation is gone"),
+    "before a step": (
+        (replace(SELF, timeout=10 * MINUTE),),
+        {"remediation.create-object": [failure(ErrorType.UNREACHABLE, "not now")] * 4},
+        "before the step is tried again",
+    ),
+    "for another worker": ((DELETE,), {"preservation.give-up": [NOT_NOW] * 2}, "until another worker may ask for the deletion"),
+    "after an unclear deletion": (
+        (DELETE,),
+        {"preservation.give-up": [failure(ErrorType.AMBIGUOUS, "no answer in time")]},
+        "no answer in time",
+    ),
+}
+"""A ladder, what befalls its acts, and why it rests then, as its timer says; "" where it waits for a person without one."""
+
+
+@pytest.mark.parametrize("where", RESTS)
+async def test_a_remediation_rests_on_a_server(server: WorkflowEnvironment, where: str) -> None:
+    """S35: a new build takes such runs over."""
+    ladder, errors, why = RESTS[where]
+    world = Remediated(ladder=ladder, errors=errors, objects_go_after=5 * MINUTE)
+    if "to go" in where:
+        world.on_create = succeeds(world)
+    if "earlier" in where:
+        began = datetime.now(UTC)
+        world.objects[OBJECT] = RemediationObject(created=began, goes_at=began + 5 * MINUTE)
+    async with remediating(server, world) as handle:
+        async with asyncio.timeout(20):
+            while why not in [each async for each in summaries_of(handle)] if why else not await parked(handle):
+                await asyncio.sleep(0.02)
+    assert world.broken == []
+
+
+async def parked(handle: Handle) -> bool:
+    """Whether it waits for a person, and nothing is under way."""
+    if (await handle.query(Remediation.status)).phase is not Phase.NEEDS_HUMAN:
+        return False
+    found = (await handle.describe()).raw_description
+    return not found.pending_activities and not found.HasField("pending_workflow_task")
+
+
+async def summaries_of(handle: Handle) -> AsyncIterator[str]:
+    """Why it has rested so far, as its timers say."""
+    async for event in handle.fetch_history_events():
+        if event.HasField("timer_started_event_attributes"):
+            yield event.user_metadata.summary.data.decode().strip('"')
