@@ -44,7 +44,8 @@ class Place:
 
     @property
     def name(self) -> str:
-        return f"{self.module}::{self.function}: {self.why}"
+        """Its module and words; its function where the words are found elsewhere."""
+        return f"{self.module}: {self.why}" if " " in self.why else f"{self.module}::{self.function}: {self.why}"
 
 
 def places() -> tuple[Place, ...]:

@@ -48,9 +48,9 @@ async def test_a_stored_history_replays(path: Path) -> None:
 
 
 NOT_STORED = {
-    "remediation/story.py::_deletion_beside: before the machine is looked at again": "beside a fencing, with an API that is away",
-    "scanner/story.py::_take_report: many scans in a row were answered at once": "a breath, after hundreds of scans",
-    "scanner/story.py::_wake_under_another_build: before episodes that rest are woken": "under a build that wrote no history yet",
+    "remediation/story.py: before the machine is looked at again": "beside a fencing, with an API that is away",
+    "scanner/story.py: many scans in a row were answered at once": "a breath, after hundreds of scans",
+    "scanner/story.py: before episodes that rest are woken": "under a build that wrote no history yet",
 }
 """Places without a history, and why: what is played on the clockwork alone."""
 
