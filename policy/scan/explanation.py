@@ -307,11 +307,13 @@ def conclude(explanation: Explanation | None, *, halted: str, kept_from: Sequenc
         return f"nothing is begun for it: {halted}"
     acting = [each for each in opinions if each.target.action not in {Action.NONE, Action.SKIP_NO_OWNER}]
     acting.sort(key=lambda each: each.target.action in RESTORING)  # what disrupts it is said first
-    if (free := next((each for each in acting if not each.target.held_by), None)) is not None:
-        return f"unhealthy, and {kept_from[0]}" if kept_from else _due(free, outlook)
+    first = opinions[0].target
+    under_way = offered and first.action is Action.NONE and not first.held_by
+    free = (each for each in acting if not each.target.held_by and not (under_way and each.target.action in RESTORING))
+    if (due := next(free, None)) is not None:
+        return f"unhealthy, and {kept_from[0]}" if kept_from else _due(due, outlook)
     if not kept_from and (needed := _person_needed(outlook)):
         return needed
-    under_way = offered and opinions[0].target.action is Action.NONE and not opinions[0].target.held_by
     held_back = () if under_way else (each for each in (*acting, *opinions) if each.target.held_by)
     if (held := next(iter(held_back), None)) is not None:
         under = f" under {held.check.check.ref.key}" if held.is_held_by_own_breaker else ""
@@ -330,10 +332,10 @@ def _due(opinion: CheckOpinion, outlook: Outlook | None) -> str:
     if needed := _person_needed(outlook):
         return needed
     step = next((planned.step.name for planned in outlook.steps if planned.next), "")
+    if outlook.turn.not_before is not None:
+        return f"{step or action} is put off under {key}: {outlook.turn.why}"
     if not step:
         return f"a person is needed under {key}: every step has failed or is not possible"
-    if outlook.turn.not_before is not None:
-        return f"{step} is put off under {key}: {outlook.turn.why}"
     return f"{action} is due under {key}" if outlook.turn.retry == 0 else f"{step} is due under {key}: {outlook.turn.why}"
 
 

@@ -60,7 +60,9 @@ def is_under_way(each: TargetEvaluation) -> bool:
 def kept_by_etcd(known: LedgerSnapshot, victim: str) -> bool:
     """Whether OpenShift's guard of etcd keeps a member that a scan lets in: `evaluate` reads it from files, a live cluster right
     before each act."""
-    return any(each.control_plane for each in known.together(victim)) and bool(known.surroundings.etcd.objection(victim))
+    targets = [each for each in (*known.nodes.values(), *known.machines.values()) if each.victim_name == victim]
+    member = any(each.control_plane for each in targets)
+    return member and bool(known.surroundings.etcd.objection(next(each.node_name for each in targets)))
 
 
 def requests_differ(seed: int, world: PlayedWorld) -> Iterator[str]:
