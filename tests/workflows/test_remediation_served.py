@@ -23,7 +23,6 @@ from activities.contracts.preservation import PreservationActivities
 from activities.contracts.remediation import ExternalActivities, RemediationActivities
 from activities.errors import ErrorType, failure
 from policy.episode.messages import EpisodeResult, Outcome, Phase, RemediationInput, episode_id
-from policy.remediation.ladder import EscalationStep
 from policy.remediation.strategy_rules import Strategy
 from tests.replay.recording import keep_history
 from tests.workflows.attempts import Attempt
@@ -133,7 +132,7 @@ async def test_a_deletion_on_a_server_goes_on_in_a_new_history(
 
 
 NOT_NOW = failure(ErrorType.OWN_NODE, "not now")
-RESTS: dict[str, tuple[tuple[EscalationStep, ...], dict[str, list[ApplicationError | str]], str]] = {
+RESTS: dict[str, tuple[tuple[Any, ...], dict[str, list[ApplicationError | str]], str]] = {
     "for a person": ((SELF,), {}, ""),
     "for an earlier object": ((SELF,), {}, "waits until an earlier SelfNodeRemediation is gone"),
     "for its object to go": ((SELF,), {}, "waits until SelfNodeRemediation is gone"),
