@@ -20,7 +20,7 @@ from policy.checks.verdict import MACHINE, Health
 from policy.episode.messages import SeenNode
 from policy.episode.modes import ClusterModes, ModeRule
 from policy.episode.permits import Permit, PermitDecision, PermitRequest, PermitState
-from policy.fence.config import CLUSTER, FenceStep, Method, MethodAction
+from policy.fence.config import FenceStep, acts_in_order
 from policy.remediation.ladder import TemplateSeen, TemplateSight, removes
 from policy.remediation.strategy_rules import RULES, Action
 from policy.scan.admission import Admission, admit, answer_request, orphans
@@ -349,19 +349,13 @@ def _plans(world: PlayedWorld) -> Iterator[tuple[str, Any]]:
     reader = FileObjects(world.objects)
     for name in sorted(world.known.nodes):
         plan = asyncio.run(fence_planned(reader, name, source=DEFAULT_SOURCE, live=False))
+        order = acts_in_order(plan)
         steps = {
-            step.value: [f"{each.name}: {_done_by(each)}" for each in plan.step(step)] for step in FenceStep if plan.step(step)
+            step.value: [f"{act.does} [{act.method}]" if act.method else act.does for act in order if act.step is step]
+            for step in FenceStep
+            if plan.step(step)
         }
         yield name, {"by": f"{plan.name} ({plan.source})"} | steps | ({"errors": list(plan.errors)} if plan.errors else {})
-
-
-def _done_by(method: Method) -> str:
-    """As stored cases say it."""
-    words = dict.fromkeys((MethodAction.REBOOT, MethodAction.RESTART), "power off, prove off, power on")
-    words |= {MethodAction.CORDON: "cordon", MethodAction.UNCORDON: "uncordon"}
-    by = "(Kubernetes API)" if method.driver == CLUSTER else f"by {method.driver}"
-    later = f" (level {method.power_level}: only where none before it is proven off)" if method.power_level > 1 else ""
-    return f"{words.get(method.action, method.action.value)} {by}{later}"
 
 
 def _preserved(objects: list[Json]) -> Json:
