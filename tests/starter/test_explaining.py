@@ -18,7 +18,7 @@ from policy.episode.events import When
 from policy.episode.messages import EpisodeStatus, Kind, OffProof, Phase
 from policy.episode.modes import ModeAnswer, ModeChange, ModeRule
 from policy.episode.permits import Permit, PermitState
-from policy.fence.device_check import DeviceToCheck, NodeToCheck, held_rows, report_of
+from policy.fence.device_check import DeviceToCheck, NodeToCheck, checked, report_of
 from policy.fence.plan import PowerDevice
 from policy.remediation.strategy_rules import Action
 from policy.scan.admission import Refused
@@ -284,7 +284,7 @@ def test_a_stopped_scanner_leaves_what_it_saw_last() -> None:
 
 def test_devices_that_are_left_to_an_open_episode_are_said_to_be_unread() -> None:
     device = DeviceToCheck(device=PowerDevice(driver="ipmi", endpoint="ipmi://10.0.0.7:623"))
-    rows = held_rows(NodeToCheck(node="node-7", held="i7", devices=(device,)), {})
+    rows = checked(NodeToCheck(node="node-7", held="i7", devices=(device,)), ()).rows
     found = report_of("prod", rows, began=NOW, ended=NOW, nodes=1)
     page = " ".join(" ".join(builders.drawn(status_table.devices_table(found), width=80)).split())
     assert (

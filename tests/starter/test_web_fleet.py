@@ -21,7 +21,7 @@ from policy.fence.device_check import (
     DeviceToCheck,
     NodeToCheck,
     Reachability,
-    held_rows,
+    checked,
     report_of,
 )
 from policy.fence.plan import PowerDevice
@@ -311,7 +311,7 @@ async def test_the_device_of_a_node_that_could_not_be_fenced_has_a_problem_thoug
         NodeToCheck(node=node, held=f"inc-{node}", devices=(DeviceToCheck(device=PowerDevice(driver="ipmi", endpoint=endpoint)),))
         for node, endpoint in (("node-12", dead), ("node-13", well))
     )
-    rows = [row for node in to_check for row in held_rows(node, {})]
+    rows = [row for node in to_check for row in checked(node, ()).rows]
     scripted.devices = report_of(CLUSTER, rows, began=NOW, ended=NOW, nodes=2)
     assert "Not known of all: 2 devices of 2 were not read" in await text(page, f"/c/{CLUSTER}/devices")
     waits = episode("node-12", phase=Phase.NEEDS_HUMAN, problem=f"off is not proven within 60 s: {dead}: no answer")
