@@ -64,7 +64,7 @@ from workflows.scanner.state import ScannerInput
 
 SCANNER = "HealthScanner"
 ANEW = RetryPolicy(maximum_interval=timedelta(minutes=1))
-"""Of a scanner whose history can't be replayed. An input that is wrong is not tried again."""
+"""Starts the next run where the workers can't replay the history of one. An input that is wrong is not tried again."""
 STOPS_WITHIN = timedelta(seconds=20)
 
 
@@ -98,8 +98,8 @@ class ScannerHandle:
         repeat_alarm: RepeatAlarm = DEFAULT_ALARM,
         mode: Mode | None = Mode.REPAIR,
     ) -> StartedScanner:
-        """Start it; one that runs already is left as it is. One that is just stopping is waited for. One whose history no code
-        can replay ends by itself, and Temporal starts the next, which builds its table again from our marks. A pause that is in
+        """Start it; one that runs already is left as it is. One that is just stopping is waited for. One that can't be
+        replayed any more ends by itself, and Temporal starts the next, which builds its table again from our marks. A pause that is in
         force goes on, and so do the rules of modes. mode: `scan.mode`, None where it is not set.
         """
         ours = await our_holder(self._client)
