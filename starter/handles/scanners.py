@@ -98,9 +98,9 @@ class ScannerHandle:
         repeat_alarm: RepeatAlarm = DEFAULT_ALARM,
         mode: Mode | None = Mode.REPAIR,
     ) -> StartedScanner:
-        """Start it; one that runs already is left as it is. One that is just stopping is waited for. One that can't be
-        replayed any more ends by itself, and Temporal starts the next, which builds its table again from our marks. A pause that is in
-        force goes on, and so do the rules of modes. mode: `scan.mode`, None where it is not set.
+        """Start it; one that runs already is left as it is. One that is just stopping is waited for. One that can't be replayed
+        ends by itself, and Temporal starts the next, which builds its table again from our marks. A pause that is in force goes
+        on, and so do the rules of modes. mode: `scan.mode`, None where it is not set.
         """
         ours = await our_holder(self._client)
         wanted = ScannerInput(cluster=self.cluster, holder=ours, cap=cap, wait=wait, repeat_alarm=repeat_alarm)
