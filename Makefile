@@ -58,9 +58,9 @@ test-real: $(STAMP) ## Run systems, security, chart on KUBEBUILDER_ASSETS=/folde
 
 # One arena: two workers, Temporal, a simulated cluster, a BMC each. Half a core, so several may run side by side.
 .PHONY: chaos
-chaos: $(STAMP) ## Kill, freeze and mislead a whole system, and judge it; SEED=7, MINUTES=10 or HOURS=8, ROUND=3
+chaos: $(STAMP) ## Kill, freeze and mislead a whole system, and judge it; SEED=7, MINUTES=10 or HOURS=8, NODES=96, WORKERS=3, ROUND=3
 	@$(BIN)/python -m tests.system.chaos $(if $(SEED),--seed $(SEED)) $(if $(HOURS),--hours $(HOURS)) $(if $(MINUTES),--minutes $(MINUTES)) \
-	    $(if $(ROUND),--round $(ROUND)) $(ARGS)
+	    $(if $(NODES),--nodes $(NODES)) $(if $(WORKERS),--workers $(WORKERS)) $(if $(ROUND),--round $(ROUND)) $(ARGS)
 
 .PHONY: lint
 lint: $(STAMP) ## Check style, format, types and import contracts

@@ -128,8 +128,9 @@ class AttachDetach(Controller):
             return None if healthy or not self._force_on_timeout else self._max_wait - waited + 0.005
         if in_use:
             reason = "out-of-service" if vouched_for else "timeout"
-            log.warning("force detach (%s) of %s from %s", reason, attachment["spec"]["source"], node_name)
-            self.force_detached.append(attachment["spec"]["source"]["persistentVolumeName"])
+            name = attachment["spec"]["source"]["persistentVolumeName"]
+            log.warning("force detach (%s) of %s from %s", reason, name, node_name)
+            self.force_detached.append(name)
         try:
             await self.client.delete(ATTACHMENTS.path(name_of(attachment)), uid=uid_of(attachment))
         except ApiError as error:

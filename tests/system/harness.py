@@ -46,11 +46,11 @@ from tests.documents import path_of
 from tests.node_actions import PEOPLE, of_old
 from tests.patience import PATIENCE
 from tests.system.canary import RUN
-from tests.system.nursery import Nursery
+from tests.system.nursery import Born, Nursery
 from tests.system.real_api import RealApiServer, assets
 from tests.system.temporal_server import TemporalServer
 from tests.system.witness import Before, Witness, judge, left_over
-from tests.system.worker_process import ROOT, WorkerProcess
+from tests.system.worker_process import ORDER_VARIABLE, ROOT, WorkerProcess, clean_environment
 from workers.configuration.settings import Settings, load
 from workers.deployment_keys import OWN_FILE
 from workflows.kit.messages import ScannerStatus
@@ -280,6 +280,14 @@ class System:
             worker = await WorkerProcess.start(self.folder, config=self.config, name=name, environment=environment)
         self.workers.append(worker)
         return worker
+
+    async def command(self, *arguments: str, log: Path) -> Born:
+        """The command line with these arguments, from the nursery: spared its imports, which cost more than all that it does."""
+        assert self._nursery is not None
+        environment = clean_environment({ORDER_VARIABLE: str(log.with_suffix(".order"))})
+        return await self._nursery.bear(
+            ["--config", str(self.config), *arguments], folder=self.folder, environment=environment, log=log
+        )
 
     async def _end_workers(self) -> None:
         if self.settings.metrics and any(worker.alive for worker in self.workers):

@@ -88,7 +88,7 @@ class WorkerProcess:
         with log.open("wb") as output:
             process = await asyncio.create_subprocess_exec(
                 *mortal.command(sys.executable, "-m", module, *_arguments(config), *arguments),
-                cwd=folder, env=_clean(environment),
+                cwd=folder, env=clean_environment(environment),
                 stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
             )  # fmt: skip
         return cls(process, log)
@@ -99,7 +99,7 @@ class WorkerProcess:
     ) -> WorkerProcess:
         """The same command with a switch in it (`killable_worker.py`). longest_act: see LONGEST_ACT_VARIABLE."""
         log, order_file = folder / f"{name}.log", folder / f"{name}.order"
-        environment = _clean({ORDER_VARIABLE: str(order_file)})
+        environment = clean_environment({ORDER_VARIABLE: str(order_file)})
         if longest_act is not None:
             environment[LONGEST_ACT_VARIABLE] = str(longest_act)
         process = await nursery.bear(_arguments(config), folder=folder, environment=environment, log=log)
@@ -184,7 +184,8 @@ def _arguments(config: Path) -> list[str]:
     return ["--config", str(config), "worker"]
 
 
-def _clean(more: Mapping[str, str] | None) -> dict[str, str]:
+def clean_environment(more: Mapping[str, str] | None) -> dict[str, str]:
+    """Ours without what would change a worker, with the canary, and with more."""
     from tests.system.canary import RUN  # not in the processes that are started here
 
     inherited = {key: value for key, value in os.environ.items() if not key.startswith(OURS)}

@@ -33,8 +33,7 @@ from tests.system.temporal_server import TemporalServer
 from tests.system.worker_process import ROOT
 
 RESULTS = ROOT / "benchmarks" / "results"
-PACE = Pace(heartbeat=1.0, grace=5.0, boot=1.0)
-NODES, NEEDED, CAP = 12, 7, 3
+NODES = 12
 VERDICTS = ("nothing found", "found something", "interrupted", "broke off with an error of its own")
 
 
@@ -43,6 +42,7 @@ async def run(
     seed: int,
     seconds: float,
     workers: int,
+    nodes: int = NODES,
     folder: Path,
     report: dict[str, object],
     only: int | None = None,
@@ -61,13 +61,13 @@ async def run(
                 temporal=temporal,
                 nursery=nursery,
                 cluster_name="chaos",
-                nodes=NODES,
+                nodes=nodes,
                 zones=3,
-                pace=PACE,
+                pace=Pace(heartbeat=max(1.0, nodes / 48), grace=6.0, boot=1.0),
                 longest_act=LONGEST_ACT,
             )
         )
-        arena = Arena(system, seed=seed, workers=workers, cap=CAP, needed=NEEDED, stack=stack)
+        arena = Arena(system, seed=seed, workers=workers, stack=stack)
         await arena.prepare()
         number = only or 1
         while not arena.recorder.findings:
@@ -75,7 +75,8 @@ async def run(
             print(f"{datetime.now(UTC):%H:%M:%S} {plan}", flush=True)
             await arena.play(plan)
             report |= figures(arena, rounds=number)
-            print(f"{datetime.now(UTC):%H:%M:%S} at rest after {time.monotonic() - began:.1f} s", flush=True)
+            so_far = f"{report['episodes_in_all']} episodes under {report['kills_in_all']} kills so far"
+            print(f"{datetime.now(UTC):%H:%M:%S} at rest after {time.monotonic() - began:.1f} s; {so_far}", flush=True)
             if only is not None or time.monotonic() > ends:
                 break
             number += 1
@@ -95,7 +96,7 @@ def figures(arena: Arena, *, rounds: int) -> dict[str, object]:
         "left_out": {fault.name: fault.left_out for fault in FAULTS if fault.left_out},
         "people": {name: count for name, count in sorted(arena.counts.items()) if name.startswith(("done:", "refused:"))},
         "killed_at": {name: count for name, count in sorted(arena.counts.items()) if name.startswith(("killed ", "frozen "))},
-        "helped": {name: arena.counts[name] for name in ("questions answered", "nodes helped by hand", "restored")},
+        "helped": {name: arena.counts[name] for name in ("questions answered", "nodes helped by hand")},
         "audits": arena.audits,
         "sentences_held_against_the_record": arena.recorder.words,
         "machines_off_at_once": most_at_once(arena.recorder.outages),
@@ -131,6 +132,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=10.0, help="after which no other round begins (default: 10)")
     parser.add_argument("--hours", type=float, default=0.0, help="the same in hours")
     parser.add_argument("--workers", type=int, default=2, help="worker processes (default: 2)")
+    parser.add_argument("--nodes", type=int, default=NODES, help="of the cluster, with which faults grow (default: 12)")
     parser.add_argument("--round", type=int, help="play only the round of that number")
     parser.add_argument("--json", type=Path, help="where the figures are written; default: benchmarks/results/chaos-SEED.json")
     chosen = parser.parse_args()
@@ -142,15 +144,15 @@ def main() -> None:
         "machine": machine(),
         "commit": commit(),
         "workers": chosen.workers,
-        "nodes": NODES,
+        "nodes": chosen.nodes,
     }
     print(f"chaos with seed {chosen.seed} for {minutes:g} minutes in {folder}", flush=True)
     began, code = time.monotonic(), 3
     try:
         arena = asyncio.run(
             _until_told(
-                run(seed=chosen.seed, seconds=60 * minutes, workers=chosen.workers, only=chosen.round, folder=folder,
-                    report=report)
+                run(seed=chosen.seed, seconds=60 * minutes, workers=chosen.workers, nodes=chosen.nodes, only=chosen.round,
+                    folder=folder, report=report)
             )
         )  # fmt: skip
         code = 1 if arena.recorder.findings else 0

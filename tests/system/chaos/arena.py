@@ -11,13 +11,14 @@ import asyncio
 import json
 import os
 import signal
-import sys
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import cycle
+from math import ceil
 from random import Random
 from typing import Any
 from uuid import uuid4
@@ -35,13 +36,12 @@ from simulator.objects import OUT_OF_SERVICE, has_taint, is_ready, uid_of
 from starter.client import Nodewarden
 from starter.errors import MissingError, RefusedError, RequestError
 from starter.handles.status import ClusterStatus
-from tests.system import mortal
 from tests.system.chaos.faults import FAULTS, WHY, Fault
 from tests.system.chaos.recorder import BY_HAND, Finding, Recorder, Silence, Wrong
 from tests.system.harness import System
 from tests.system.questions import acts, episode, is_open
 from tests.system.witness import Before, left_over
-from tests.system.worker_process import ROOT, WorkerProcess
+from tests.system.worker_process import WorkerProcess
 
 ACCIDENTS = ("kernel-hangs", "kernel-hangs", "kubelet-stops", "kubelet-stops", "runtime-down", "power-cut")
 STORMY = 0.06
@@ -49,6 +49,11 @@ STORMY = 0.06
 REST_WITHIN = 300.0
 """Seconds for all repairs of a round, after its faults are undone."""
 STORM_LASTS = 20.0
+LOOK_EVERY = 2.0
+"""Each look asks every open episode, and is work for the workers."""
+ARMED_BEFORE = 0.2
+BREAK_A_SECOND = 2.0
+"""So many nodes, where many break: a cluster is not hit by one accident in one moment."""
 PLAN = {"actDeadline": "8s", "offTimeout": "16s"}
 """Patience with BMCs that share a busy machine with all that goes on here."""
 LONGEST_ACT = 8.0
@@ -66,8 +71,21 @@ class Worker:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Breakdown:
+    """One node of a round: how it breaks, and how many seconds after the round's beginning."""
+
+    node: str
+    how: str
+    after: float = 0.0
+
+    def __str__(self) -> str:
+        return f"{self.node} {self.how}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Strike:
-    """One fault of a round: on which node, when after the accident (armed ones before it), for how long."""
+    """One fault of a round: on which node, when after the round's beginning (armed ones: shortly before the node breaks), for how
+    long."""
 
     fault: Fault
     node: str
@@ -81,33 +99,40 @@ class Strike:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """What is done. broken: how each node breaks."""
+    """What is done."""
 
     number: int
-    broken: Mapping[str, str]
+    broken: tuple[Breakdown, ...]
     strikes: tuple[Strike, ...]
     storm: bool
 
     def __str__(self) -> str:
         storm = "storm: " if self.storm else ""
-        accidents = ", ".join(f"{node} {how}" for node, how in self.broken.items())
+        accidents = ", ".join(str(each) for each in self.broken)
         return f"round {self.number}: {storm}{accidents}; {'; '.join(str(each) for each in self.strikes)}"
 
 
 def drawn(seed: int, number: int, nodes: list[str], needed: int, faults: tuple[Fault, ...]) -> Round:
-    """The round of that number: the same for the same seed. needed: nodes that must be well for an episode to be opened."""
+    """The round of that number: the same for the same seed. needed: nodes that must be well for an episode to be opened. A larger
+    cluster has more that breaks, one after the other, and more faults; they strike as many nodes as there are."""
     rng = Random(f"{seed}/{number}")
     storm = rng.random() < STORMY
-    most = len(nodes) - needed
-    count = most + 1 if storm else rng.randint(min(2, most), most)
-    broken = {node: "kubelet-stops" if storm else rng.choice(ACCIDENTS) for node in rng.sample(nodes, count)}
+    most, times = len(nodes) - needed, max(1, len(nodes) // 24)
+    count = most + 1 if storm else rng.randint(3 * most // 4, most)
+    spread = 0.0 if storm else count / BREAK_A_SECOND
+    broken = tuple(
+        Breakdown(node=node, how="kubelet-stops" if storm else rng.choice(ACCIDENTS), after=rng.uniform(0, spread))
+        for node in rng.sample(nodes, count)
+    )
     kills, others = ([fault for fault in faults if fault.kills is kills] for kills in (True, False))
-    chosen = [*rng.sample(kills, rng.randint(1, 2)), *rng.sample(others, rng.randint(1, 3))]
-    orders = [fault for fault in chosen if fault.name.endswith("an act")]  # a worker obeys one order at a time
+    more_kills = kills * min(times, 2)  # a large cluster meets the same one twice
+    chosen = [*rng.sample(more_kills, rng.randint(3 * times // 2, 3 * times)), *rng.sample(others, rng.randint(times, 3 * times))]
+    orders = [at for at, fault in enumerate(chosen) if fault.name.endswith("an act")]  # a worker obeys one order at a time
+    struck = cycle(rng.sample([each.node for each in broken], count))
     strikes = tuple(
-        Strike(fault=fault, node=rng.choice(list(broken)), after=rng.uniform(0, 9), lasts=rng.uniform(*fault.lasts))
-        for fault in chosen
-        if fault not in orders[1:]
+        Strike(fault=fault, node=next(struck), after=rng.uniform(0, 9 + spread), lasts=rng.uniform(*fault.lasts))
+        for at, fault in enumerate(chosen)
+        if at not in orders[1:]
     )
     return Round(number=number, broken=broken, strikes=strikes, storm=storm)
 
@@ -115,8 +140,10 @@ def drawn(seed: int, number: int, nodes: list[str], needed: int, faults: tuple[F
 class Arena:
     """A `System` that stands, its recorder, and the hands that disturb it. `prepare` it, then `play` rounds."""
 
-    def __init__(self, system: System, *, seed: int, workers: int, cap: int, needed: int, stack: AsyncExitStack) -> None:
+    def __init__(self, system: System, *, seed: int, workers: int, stack: AsyncExitStack) -> None:
+        """It has a permit for every fourth node; as many have to be well as `System.health_check` says."""
         assert system.cluster.api is not None
+        cap, needed = max(1, len(system.cluster.nodes) // 4), ceil(len(system.cluster.nodes) * 0.51)
         self.system = system
         self.warden: Nodewarden = system.warden
         self.name = system.cluster_name
@@ -130,12 +157,13 @@ class Arena:
         self.audits = 0
         self.journal: list[tuple[datetime, str]] = []
         self.activities: list[str] = []
-        self.of_temporal = asyncio.Lock()
+        self.of_temporal, self.of_api = asyncio.Lock(), asyncio.Lock()
         self.recorder = Recorder(system.cluster, cap=cap, workers_needed=needed)
         self._seed = seed
         self._needed = needed
         self._wanted = workers
         self._workers: list[Worker] = []
+        self._dying: set[int] = set()
         self._counted: set[str] = set()
         self._terminated: set[str] = set()
         self._possible = tuple(fault for fault in FAULTS if not fault.left_out)
@@ -165,27 +193,30 @@ class Arena:
         self.number = plan.number
         began = datetime.now(UTC)
         self.note(str(plan))
-        armed = asyncio.gather(*(self._strike(each) for each in plan.strikes if each.fault.armed))
-        await asyncio.sleep(0.2)
-        for node, how in plan.broken.items():
-            self.recorder.breaks(node, how)
-            self.system.cluster.break_node(node, how)
-        await asyncio.gather(armed, *(self._strike(each) for each in plan.strikes if not each.fault.armed))
-        await self._explain(next((node for node in plan.broken if self.is_marked(node)), next(iter(plan.broken))))
-        await self._rest(storm=plan.storm)
-        await self._audit_at_rest(began)
-        await self._explain(next(iter(plan.broken)))
+        breaks_after = {each.node: each.after for each in plan.broken}
+        strikes = [self._strike(each, breaks_after[each.node] if each.fault.armed else each.after) for each in plan.strikes]
+        await asyncio.gather(*strikes, *(self._break(each) for each in plan.broken))
+        nodes = [each.node for each in plan.broken]
+        asked = next((node for node in nodes if self.is_marked(node)), nodes[0])
+        await asyncio.gather(self._explain(asked), self._rest(storm=plan.storm))
+        await asyncio.gather(self._explain(nodes[0]), self._audit_at_rest(began))
         self.recorder.forget()
 
-    async def _strike(self, strike: Strike) -> None:
-        fault, rng = strike.fault, Random(f"{self._seed}/{self.number}/{strike.fault.name}")
-        if not fault.armed:
-            await asyncio.sleep(strike.after)
-        async with asynccontextmanager(fault.strike)(self, strike.node, rng):
-            self.note(f"{fault.name} strikes {strike.node}")
-            self.faults[fault.name] += 1
-            self._audit()
-            await asyncio.sleep(strike.lasts)
+    async def _break(self, breakdown: Breakdown) -> None:
+        await asyncio.sleep(ARMED_BEFORE + breakdown.after)
+        self.recorder.breaks(breakdown.node, breakdown.how)
+        self.system.cluster.break_node(breakdown.node, breakdown.how)
+
+    async def _strike(self, strike: Strike, after: float) -> None:
+        """Counted is what came about: not a command that a person was refused, nor a moment that did not come."""
+        fault, rng = strike.fault, Random(f"{self._seed}/{self.number}/{strike.fault.name}/{strike.node}")
+        await asyncio.sleep(after)
+        async with asynccontextmanager(fault.strike)(self, strike.node, rng) as has_struck:
+            if has_struck:
+                self.note(f"{fault.name} strikes {strike.node}")
+                self.faults[fault.name] += 1
+                self._audit()
+                await asyncio.sleep(strike.lasts)
         self.note(f"{fault.name} is over")
         self._audit()
         await self.look()
@@ -197,19 +228,18 @@ class Arena:
     async def _explain(self, node: str) -> None:
         """The command as a person gives it, held against the record where nothing has changed meanwhile."""
         before = self.recorder.nodes[node].marks.open
-        command = (sys.executable, "-m", "starter.cli", "--config", str(self.system.config), "explain", node, "--output", "json")
-        process = await asyncio.create_subprocess_exec(
-            *mortal.command(*command), cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
-        )
+        said = self.system.folder / "explain.log"
+        process = await self.system.command("explain", node, "--output", "json", log=said)
         try:
             async with asyncio.timeout(60):
-                printed, _ = await process.communicate()
+                code = await process.wait()
         except TimeoutError:
             process.kill()
-            await process.wait()
-            return
-        if process.returncode == 0 and self.recorder.nodes[node].marks.open == before:
-            self.recorder.audit_explanation(node, json.loads(printed))
+            code = await process.wait()
+        if code == 0 and self.recorder.nodes[node].marks.open == before:
+            text = said.read_text()
+            told, _ = json.JSONDecoder().raw_decode(text[text.index("{") :])  # warnings are there, too
+            self.recorder.audit_explanation(node, told)
 
     async def look(self) -> ClusterStatus | None:
         """Everything that `status` says, held against the record; None where it does not answer now."""
@@ -243,7 +273,7 @@ class Arena:
                 quiet = quiet + 1 if self.system.at_rest() and not open_ones else 0
                 if quiet == 2:
                     return
-            await asyncio.sleep(0.7)
+            await asyncio.sleep(0.7 if quiet else LOOK_EVERY)
         self.recorder.find(Wrong.LOST, f"not at rest {REST_WITHIN:.0f} s after the faults were undone: {self._where(status)}")
 
     async def _answer(self, status: ClusterStatus, *, storm: bool) -> None:
@@ -305,10 +335,32 @@ class Arena:
         """One beside the others, which the arena does not replace."""
         return Worker(await self.system.start_worker(environment=environment))
 
-    async def kill_worker(self, worker: Worker) -> None:
-        if worker.process.alive:
+    async def kill_worker(self, worker: Worker) -> bool:
+        """False where it had ended already, also while this was waiting for its end."""
+        if killed := worker.process.alive and id(worker) not in self._dying:
+            self._dying.add(id(worker))
             await worker.process.kill()
+            self._dying.discard(id(worker))
             self.counts["kills of workers"] += 1
+        return killed
+
+    async def kill_temporal(self) -> bool:
+        """False where it did not run."""
+        if killed := self.system.temporal.running:
+            self.counts["kills of Temporal"] += 1
+            await self.system.temporal.kill()
+        return killed
+
+    async def start_temporal(self) -> None:
+        """Where it does not run, by the one that has `of_temporal`; once more where another fault kills it as it starts."""
+        for _ in range(5):
+            if self.system.temporal.running:
+                return
+            try:
+                await self.system.temporal.start()
+            except RuntimeError as error:
+                self.note(f"Temporal is started once more: {str(error)[:160]}")
+        assert self.system.temporal.running, "Temporal can't be started"
 
     @staticmethod
     def freeze(worker: Worker) -> None:
@@ -328,7 +380,10 @@ class Arena:
             self._workers = [*self.alive, await self.start_worker()]
 
     def note(self, text: str) -> None:
-        self.journal.append((datetime.now(UTC), text))
+        now = datetime.now(UTC)
+        self.journal.append((now, text))
+        with (self.system.folder / "journal.log").open("a") as file:
+            file.write(f"{now:%H:%M:%S} {text}\n")
 
     def heal(self, node: str) -> None:
         self.system.cluster.heal_node(node)
@@ -366,8 +421,8 @@ class Arena:
         """A person wants it switched off."""
         self.recorder.breaks(node, BY_HAND)
 
-    async def until_open(self, node: str, rng: Random) -> None:
-        """Until some moment of the node's episode, or half a minute is over."""
+    async def until_open(self, node: str, rng: Random) -> bool:
+        """Until some moment of the node's episode, or half a minute is over: False."""
         with suppress(TimeoutError):
             async with asyncio.timeout(30):
                 while True:
@@ -375,7 +430,9 @@ class Arena:
                         if await is_open(self.system, node):
                             break
                     await asyncio.sleep(0.3)
-                await asyncio.sleep(rng.uniform(0, 7))
+            await asyncio.sleep(rng.uniform(0, 7))
+            return True
+        return False
 
     async def terminate(self, node: str) -> None:
         """Its open episode, by Temporal's own command."""
@@ -435,6 +492,18 @@ class Arena:
         except (RequestError, TimeoutError):
             return 0
 
+    async def asked(self, node: str, *, seconds: float) -> int:
+        """The number of what the node's episode asks, once it needs a person; of what it asks then, where it does not in time."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while True:
+                    with suppress(RequestError):
+                        status = await self.warden.episode(self.name, node).status()
+                        if status.phase is Phase.NEEDS_HUMAN:
+                            return status.question
+                    await asyncio.sleep(0.5)
+        return await self.question(node)
+
     async def says(self, what: str, command: Awaitable[Any]) -> bool:
         """A person's command; False where it was refused, or not answered in time."""
         try:
@@ -450,14 +519,18 @@ class Arena:
         self.note(f"{what}: done")
         return True
 
-    async def insists(self, what: str, command: Callable[[], Awaitable[Any]]) -> None:
-        """A command that is said again until it is answered: done, or refused because there is nothing to do."""
+    async def insists(self, what: str, command: Callable[[], Awaitable[Any]], *, of_scanner: bool = False) -> None:
+        """A command that is said again until it is answered: done, or refused because there is nothing to do. of_scanner: which
+        another fault may have stopped, until it is started again."""
         for _ in range(20):
             try:
                 async with asyncio.timeout(2 * PATIENT):
                     await command()
             except (RefusedError, MissingError) as error:
                 self.note(f"{what}: {error}"[:200])
+                if of_scanner and isinstance(error, MissingError):
+                    await asyncio.sleep(2)
+                    continue
                 return
             except (RequestError, RPCError, TimeoutError, ApiError, OSError) as error:
                 self.note(f"{what}: {type(error).__name__}, once more")

@@ -1,7 +1,8 @@
 """Every fault that the chaos run strikes with, as data: its name, who does it in life, how it is done and undone here.
 
-A fault is a generator: it strikes up to its one `yield`, and is undone after it. Some arm a moment before the accident
-(`armed`), the others strike while episodes go on. `left_out` says why a fault can't be made on this machine.
+A fault is a generator: it strikes up to its one `yield`, which says whether it came about, and is undone after it. Some arm a
+moment before the accident (`armed`), the others strike while episodes go on. `left_out` says why a fault can't be made on this
+machine.
 """
 
 from __future__ import annotations
@@ -34,8 +35,9 @@ if TYPE_CHECKING:
 OURS = "^nodewarden/"
 LIBRARIES = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
 WHY = "chaos"
-Strike = Callable[["Arena", str, Random], AsyncIterator[None]]
-"""On a node, with dice of its own: strikes up to its one yield, and is undone after it."""
+Strike = Callable[["Arena", str, Random], AsyncIterator[bool]]
+"""On a node, with dice of its own: strikes up to its one yield, and is undone after it. It yields False where nothing came about:
+a person was refused, a moment did not come."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,10 +61,10 @@ class Fault:
 
 
 def _api_faults(*faults: ApiFault) -> Strike:
-    async def strike(arena: Arena, _node: str, _rng: Random) -> AsyncIterator[None]:
+    async def strike(arena: Arena, _node: str, _rng: Random) -> AsyncIterator[bool]:
         ids = [arena.api.faults.add(fault) for fault in faults]
         try:
-            yield
+            yield True
         finally:
             for each in ids:
                 arena.api.faults.remove(each)
@@ -71,11 +73,11 @@ def _api_faults(*faults: ApiFault) -> Strike:
 
 
 def _device(fault: DeviceFault) -> Strike:
-    async def strike(arena: Arena, node: str, _rng: Random) -> AsyncIterator[None]:
+    async def strike(arena: Arena, node: str, _rng: Random) -> AsyncIterator[bool]:
         with arena.disturbed(node, fault.value):
             arena.system.cluster.break_node(node, fault.value)
             try:
-                yield
+                yield True
             finally:
                 arena.system.cluster.platform.heal(node)
 
@@ -85,36 +87,37 @@ def _device(fault: DeviceFault) -> Strike:
 # Processes --------------------------------------------------------------------------------------------------------------
 
 
-async def _worker_killed(arena: Arena, _node: str, rng: Random) -> AsyncIterator[None]:
-    await arena.kill_worker(arena.any_worker(rng))
-    yield
+async def _worker_killed(arena: Arena, _node: str, rng: Random) -> AsyncIterator[bool]:
+    yield await arena.kill_worker(arena.any_worker(rng))
     await arena.fill_up()
 
 
-async def _workers_killed(arena: Arena, _node: str, _rng: Random) -> AsyncIterator[None]:
-    await asyncio.gather(*(arena.kill_worker(each) for each in arena.alive))
-    yield
+async def _workers_killed(arena: Arena, _node: str, _rng: Random) -> AsyncIterator[bool]:
+    yield any(await asyncio.gather(*(arena.kill_worker(each) for each in arena.alive)))
     await arena.fill_up()
 
 
 def _at_a_moment(when: When, *, freezes: bool = False) -> Strike:
-    async def strike(arena: Arena, _node: str, rng: Random) -> AsyncIterator[None]:
+    async def strike(arena: Arena, _node: str, rng: Random) -> AsyncIterator[bool]:
         order = KillOrder(when=when, activity=rng.choice(arena.activities), freezes=freezes)
         armed = [each for each in arena.alive if not each.frozen]
         for each in armed:
             each.process.obey(order)
-        yield
-        struck = next((each for each in armed if not each.process.forget_order()), None)
-        if struck is not None and freezes:
-            arena.counts[f"frozen {order}"] += 1
-            await asyncio.sleep(rng.uniform(20, 30))  # past every deadline of an act, and its window (S45)
-            arena.thaw(struck)
-        elif struck is not None:
-            arena.counts["kills of workers"] += 1
-            arena.counts[f"killed {order}"] += 1
-            await struck.process.wait()
-        elif not freezes:  # the moment has not come: any moment
-            await arena.kill_worker(arena.any_worker(rng))
+        with arena.patiently():
+            await arena.wait_for(lambda: any(each.process.obeyed for each in armed), seconds=rng.uniform(12, 16))
+        struck = [each for each in armed if not each.process.forget_order()]
+        if struck:
+            arena.counts[f"{'frozen' if freezes else 'killed'} {order}"] += len(struck)
+        if freezes:
+            yield bool(struck)
+            for each in struck:
+                arena.thaw(each)
+        elif struck:
+            arena.counts["kills of workers"] += len(struck)
+            await asyncio.gather(*(each.process.wait() for each in struck))
+            yield True
+        else:  # the moment has not come: any moment
+            yield await arena.kill_worker(arena.any_worker(rng))
         await arena.fill_up()
 
     return strike
@@ -123,7 +126,7 @@ def _at_a_moment(when: When, *, freezes: bool = False) -> Strike:
 def _in_mid_power(when: When, *, worker: bool, temporal: bool) -> Strike:
     """While a device has a command in hand: before the machine has followed it, or after, but before the device has answered."""
 
-    async def strike(arena: Arena, node: str, rng: Random) -> AsyncIterator[None]:
+    async def strike(arena: Arena, node: str, rng: Random) -> AsyncIterator[bool]:
         struck, over, command = asyncio.Event(), asyncio.Event(), rng.choice(("off", "off", "on"))
         machine = arena.system.cluster.chassis.machine(node)
 
@@ -134,9 +137,8 @@ def _in_mid_power(when: When, *, worker: bool, temporal: bool) -> Strike:
             arena.counts[f"killed in mid power-{command}, {when.value} its effect"] += 1
             if worker:  # which of them sent it is not known here
                 await asyncio.gather(*(arena.kill_worker(each) for each in arena.alive))
-            if temporal and arena.system.temporal.running:
-                await arena.system.temporal.kill()
-                arena.counts["kills of Temporal"] += 1
+            if temporal:
+                await arena.kill_temporal()
             over.set()
 
         if when is When.BEFORE:
@@ -144,65 +146,63 @@ def _in_mid_power(when: When, *, worker: bool, temporal: bool) -> Strike:
         else:
             machine.after_set = kill
         try:
-            yield
             with arena.patiently():
-                await arena.wait_for(over.is_set, seconds=40)
+                await arena.wait_for(over.is_set, seconds=60)
+            yield over.is_set()
         finally:
             machine.before_set = machine.after_set = None
             async with arena.of_temporal:
-                if not arena.system.temporal.running:
-                    await arena.system.temporal.start()
+                await arena.start_temporal()
             await arena.fill_up()
 
     return strike
 
 
-async def _worker_frozen(arena: Arena, _node: str, rng: Random) -> AsyncIterator[None]:
+async def _worker_frozen(arena: Arena, _node: str, rng: Random) -> AsyncIterator[bool]:
     worker = arena.any_worker(rng)
     arena.freeze(worker)
     try:
-        yield
+        yield True
     finally:
         arena.thaw(worker)
 
 
-async def _temporal_killed(arena: Arena, _node: str, _rng: Random) -> AsyncIterator[None]:
+async def _temporal_killed(arena: Arena, _node: str, _rng: Random) -> AsyncIterator[bool]:
     async with arena.of_temporal:
-        await arena.system.temporal.kill()
-        arena.counts["kills of Temporal"] += 1
         try:
-            yield
+            yield await arena.kill_temporal()
         finally:
-            await arena.system.temporal.start()
+            await arena.start_temporal()
 
 
-async def _temporal_frozen(arena: Arena, _node: str, _rng: Random) -> AsyncIterator[None]:
-    async with arena.of_temporal:
-        os.kill(arena.system.temporal.pid, signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            if arena.system.temporal.running:  # it may have been killed meanwhile, in mid command
-                os.kill(arena.system.temporal.pid, signal.SIGCONT)
-
-
-async def _disk_full(arena: Arena, _node: str, _rng: Random) -> AsyncIterator[None]:
+async def _temporal_frozen(arena: Arena, _node: str, _rng: Random) -> AsyncIterator[bool]:
     temporal = arena.system.temporal
     async with arena.of_temporal:
+        await arena.start_temporal()
+        os.kill(temporal.pid, signal.SIGSTOP)
+        try:
+            yield True
+        finally:
+            if temporal.running:  # it may have been killed meanwhile, in mid command
+                os.kill(temporal.pid, signal.SIGCONT)
+
+
+async def _disk_full(arena: Arena, _node: str, _rng: Random) -> AsyncIterator[bool]:
+    temporal = arena.system.temporal
+    async with arena.of_temporal:
+        await arena.start_temporal()
         largest = max(path.stat().st_size for path in temporal.database.parent.glob(f"{temporal.database.name}*"))
         soft, hard = resource.prlimit(temporal.pid, resource.RLIMIT_FSIZE)
         resource.prlimit(temporal.pid, resource.RLIMIT_FSIZE, (largest // 2, hard))
         try:
-            yield
+            yield True
         finally:
             if temporal.running:
                 resource.prlimit(temporal.pid, resource.RLIMIT_FSIZE, (soft, hard))
-            else:
-                arena.counts["kills of Temporal"] += 1
-                await temporal.start()
+            await arena.start_temporal()
 
 
-async def _clock_jumps(arena: Arena, _node: str, rng: Random) -> AsyncIterator[None]:
+async def _clock_jumps(arena: Arena, _node: str, rng: Random) -> AsyncIterator[bool]:
     """A worker whose clock follows a file; it comes beside the others and goes with the fault."""
     clock = arena.system.folder / f"clock-{arena.number}"
     clock.write_text("+0\n")
@@ -218,7 +218,7 @@ async def _clock_jumps(arena: Arena, _node: str, rng: Random) -> AsyncIterator[N
         for jump in rng.sample(("+600", "-600", "+40", "-40", "+7200"), 2):
             clock.write_text(f"{jump}\n")
             await asyncio.sleep(5)
-        yield
+        yield True
         clock.write_text("+0\n")
     finally:
         await arena.kill_worker(worker)
@@ -227,21 +227,22 @@ async def _clock_jumps(arena: Arena, _node: str, rng: Random) -> AsyncIterator[N
 # The API server ---------------------------------------------------------------------------------------------------------
 
 
-async def _api_killed(arena: Arena, _node: str, _rng: Random) -> AsyncIterator[None]:
-    await arena.system.kill_api()
-    arena.counts["kills of the API server"] += 1
-    try:
-        yield
-    finally:
-        for fault in restarting(forbidden=12, initializing=6, user_agent=OURS):
-            arena.api.faults.add(fault)
-        await arena.system.start_api()
+async def _api_killed(arena: Arena, _node: str, _rng: Random) -> AsyncIterator[bool]:
+    async with arena.of_api:
+        await arena.system.kill_api()
+        arena.counts["kills of the API server"] += 1
+        try:
+            yield True
+        finally:
+            for fault in restarting(forbidden=12, initializing=6, user_agent=OURS):
+                arena.api.faults.add(fault)
+            await arena.system.start_api()
 
 
-async def _api_restored(arena: Arena, node: str, rng: Random) -> AsyncIterator[None]:
+async def _api_restored(arena: Arena, node: str, rng: Random) -> AsyncIterator[bool]:
     """To what it was before the node was marked. Only while its pods are still there: what else a restore breaks is no one's
     fault of ours."""
-    saved, pods = arena.api.store.snapshot(), arena.pods()
+    saved, pods, restored = arena.api.store.snapshot(), arena.pods(), False
     with arena.patiently():
         async with asyncio.timeout(30):
             while not arena.is_marked(node):
@@ -251,158 +252,152 @@ async def _api_restored(arena: Arena, node: str, rng: Random) -> AsyncIterator[N
             await asyncio.sleep(rng.uniform(0, 1.2))
             if arena.pods() == pods and not arena.any_out_of_service():
                 arena.api.store.restore(saved)
-                arena.counts["restored"] += 1
-    yield
+                restored = True
+    yield restored
 
 
 # People -----------------------------------------------------------------------------------------------------------------
 
 
-async def _aborts(arena: Arena, node: str, rng: Random) -> AsyncIterator[None]:
+async def _aborts(arena: Arena, node: str, rng: Random) -> AsyncIterator[bool]:
     await arena.until_open(node, rng)
     power_on = rng.random() < 0.5
-    await arena.says("abort", arena.warden.episode(arena.name, node).abort(who=WHY, reason=WHY, power_on=power_on))
-    yield
+    yield await arena.says("abort", arena.warden.episode(arena.name, node).abort(who=WHY, reason=WHY, power_on=power_on))
 
 
-async def _holds(arena: Arena, node: str, rng: Random) -> AsyncIterator[None]:
+async def _holds(arena: Arena, node: str, rng: Random) -> AsyncIterator[bool]:
     await arena.until_open(node, rng)
     held_one = arena.warden.episode(arena.name, node)
     held = await arena.says("hold", held_one.hold(who=WHY, reason=WHY))
     with arena.silence(node if held else None):
-        yield
+        yield held
     question = await arena.question(node)
     await arena.insists("resume", lambda: held_one.resume(who=WHY, reason=WHY, question=question))
 
 
-async def _pauses(arena: Arena, _node: str, _rng: Random) -> AsyncIterator[None]:
+async def _pauses(arena: Arena, _node: str, _rng: Random) -> AsyncIterator[bool]:
     scanner = arena.warden.scanner(arena.name)
     paused = await arena.says("pause", scanner.pause(who=WHY, reason=WHY))
     with arena.silence("" if paused else None):
-        yield
-    await arena.insists("unpause", lambda: scanner.unpause(who=WHY, reason=WHY))
+        yield paused
+    await arena.insists("unpause", lambda: scanner.unpause(who=WHY, reason=WHY), of_scanner=True)
 
 
-async def _observes(arena: Arena, node: str, rng: Random) -> AsyncIterator[None]:
+async def _observes(arena: Arena, node: str, rng: Random) -> AsyncIterator[bool]:
     scanner = arena.warden.scanner(arena.name)
     names = (node,) if rng.random() < 0.5 else ()
     lowered = await arena.says("mode set observe", scanner.set_mode("observe", who=WHY, reason=WHY, nodes=names))
     with arena.silence("".join(names) if lowered else None, programs_only=True):
-        yield
+        yield lowered
     mode = "unset" if names else "repair"
-    await arena.insists(f"mode set {mode}", lambda: scanner.set_mode(mode, who=WHY, reason=WHY, nodes=names))
+    await arena.insists(f"mode set {mode}", lambda: scanner.set_mode(mode, who=WHY, reason=WHY, nodes=names), of_scanner=True)
 
 
-async def _excludes(arena: Arena, node: str, _rng: Random) -> AsyncIterator[None]:
+async def _excludes(arena: Arena, node: str, _rng: Random) -> AsyncIterator[bool]:
     """S6: from programs and people alike."""
     labels = {EXCLUDE_LABEL: "true"}
     await arena.insists("exclude", lambda: arena.system.client.patch(NODES.path(node), {"metadata": {"labels": labels}}))
     with arena.silence(node):
-        yield
+        yield True
     labels = {EXCLUDE_LABEL: None}
     await arena.insists("include", lambda: arena.system.client.patch(NODES.path(node), {"metadata": {"labels": labels}}))
 
 
-async def _rotates_the_password(arena: Arena, _node: str, _rng: Random) -> AsyncIterator[None]:
+async def _rotates_the_password(arena: Arena, _node: str, _rng: Random) -> AsyncIterator[bool]:
     """The Secret is ahead of the devices."""
     platform, (namespace, name) = arena.system.cluster.platform, arena.system.cluster.bmc_secret
     path, wrong = SECRETS.path(name, namespace=namespace), {"stringData": dict(platform.wrong_secret())}
     await arena.insists("rotate", lambda: arena.system.client.patch(path, wrong))
-    yield
+    yield True
     await arena.insists("rotate back", lambda: arena.system.client.patch(path, {"stringData": dict(platform.secret())}))
 
 
-async def _terminates(arena: Arena, node: str, rng: Random) -> AsyncIterator[None]:
+async def _terminates(arena: Arena, node: str, rng: Random) -> AsyncIterator[bool]:
     """What it had in flight is not known to the next one, which may command again. Its permit ends with it."""
     await arena.until_open(node, rng)
     with arena.disturbed(node, "terminated"):
-        await arena.says("temporal workflow terminate", arena.terminate(node))
-        yield
+        yield await arena.says("temporal workflow terminate", arena.terminate(node))
 
 
-async def _cancels(arena: Arena, node: str, rng: Random) -> AsyncIterator[None]:
+async def _cancels(arena: Arena, node: str, rng: Random) -> AsyncIterator[bool]:
     await arena.until_open(node, rng)
-    await arena.says("temporal workflow cancel", episode(arena.system, node).cancel())
-    yield
+    yield await arena.says("temporal workflow cancel", episode(arena.system, node).cancel())
 
 
-async def _resets_the_scanner(arena: Arena, _node: str, rng: Random) -> AsyncIterator[None]:
-    await arena.says("temporal workflow reset", arena.reset_scanner(rng))
-    yield
+async def _resets_the_scanner(arena: Arena, _node: str, rng: Random) -> AsyncIterator[bool]:
+    yield await arena.says("temporal workflow reset", arena.reset_scanner(rng))
 
 
-async def _fences_by_hand(arena: Arena, node: str, rng: Random) -> AsyncIterator[None]:
+async def _fences_by_hand(arena: Arena, node: str, rng: Random) -> AsyncIterator[bool]:
     other = arena.another(node, rng)
     arena.asks_for(other)
-    await arena.says("fence", arena.warden.fence(arena.name, other, reason=WHY, requester=WHY))
-    yield
+    yield await arena.says("fence", arena.warden.fence(arena.name, other, reason=WHY, requester=WHY))
 
 
-async def _remediates_by_hand(arena: Arena, node: str, rng: Random) -> AsyncIterator[None]:
+async def _remediates_by_hand(arena: Arena, node: str, rng: Random) -> AsyncIterator[bool]:
     other = arena.another(node, rng)
     arena.asks_for(other)
     how = ["reboot=1m"] if rng.random() < 0.7 else ["fence"]
-    await arena.says("remediate", arena.warden.remediate(arena.name, other, reason=WHY, requester=WHY, strategies=how))
-    yield
+    asked = arena.warden.remediate(arena.name, other, reason=WHY, requester=WHY, strategies=how)
+    yield await arena.says("remediate", asked)
 
 
-async def _preserves(arena: Arena, node: str, rng: Random) -> AsyncIterator[None]:
+async def _preserves(arena: Arena, node: str, rng: Random) -> AsyncIterator[bool]:
     other = arena.another(node, rng)
     hold = timedelta(seconds=rng.uniform(10, 20))
-    await arena.says("preserve", arena.warden.preserve(arena.name, other, reason=WHY, requester=WHY, hold=hold))
-    yield
-    if rng.random() < 0.7:
+    preserved = await arena.says("preserve", arena.warden.preserve(arena.name, other, reason=WHY, requester=WHY, hold=hold))
+    yield preserved
+    if preserved and rng.random() < 0.7:
         await arena.says("release", arena.warden.episode(arena.name, other).release(who=WHY, reason=WHY))
 
 
-async def _pulls_the_plug(arena: Arena, node: str, _rng: Random) -> AsyncIterator[None]:
+async def _pulls_the_plug(arena: Arena, node: str, _rng: Random) -> AsyncIterator[bool]:
     """The device is silent; a person pulls the plug, and says so when asked."""
     with arena.disturbed(node, "bmc-dead"):
         arena.system.cluster.break_node(node, DeviceFault.DEAD.value)
         try:
-            yield
+            question = await arena.asked(node, seconds=60)
             await arena.system.cluster.chassis.machine(node).set_power("off")
-            question = await arena.question(node)
             asking = arena.warden.episode(arena.name, node)
-            await arena.says("ack-off", asking.ack_off(who=WHY, reason="I have pulled the plug", question=question))
-            await asyncio.sleep(4)
+            yield await arena.says("ack-off", asking.ack_off(who=WHY, reason="I have pulled the plug", question=question))
         finally:
             arena.system.cluster.platform.heal(node)
 
 
-async def _answers_an_old_question(arena: Arena, node: str, _rng: Random) -> AsyncIterator[None]:
+async def _answers_an_old_question(arena: Arena, node: str, rng: Random) -> AsyncIterator[bool]:
     """S48: of a question that was never asked."""
+    is_open = await arena.until_open(node, rng)
     asking = arena.warden.episode(arena.name, node)
     answer = await arena.says("resume of another question", asking.resume(who=WHY, reason=WHY, question=977))
     arena.expect_refused(answer, "a resume that names a question that was never asked")
-    yield
+    yield is_open
 
 
-async def _stops_scanning(arena: Arena, _node: str, _rng: Random) -> AsyncIterator[None]:
+async def _stops_scanning(arena: Arena, _node: str, _rng: Random) -> AsyncIterator[bool]:
     stopped = await arena.says("scan stop", arena.warden.stop_scanner(arena.name, who=WHY, reason=WHY))
     with arena.silence("" if stopped else None):
-        yield
+        yield stopped
     await arena.insists("scan start", lambda: arena.warden.start_scanner(arena.name, cap=arena.cap))
 
 
 # Nodes and devices ------------------------------------------------------------------------------------------------------
 
 
-async def _comes_back(arena: Arena, node: str, _rng: Random) -> AsyncIterator[None]:
-    if arena.system.cluster.chassis.machine(node).power == "on":
+async def _comes_back(arena: Arena, node: str, _rng: Random) -> AsyncIterator[bool]:
+    if is_on := arena.system.cluster.chassis.machine(node).power == "on":
         arena.heal(node)
-    yield
+    yield is_on
 
 
-async def _does_not_boot(arena: Arena, node: str, _rng: Random) -> AsyncIterator[None]:
+async def _does_not_boot(arena: Arena, node: str, _rng: Random) -> AsyncIterator[bool]:
     arena.system.cluster.break_node(node, "never-boots")
     try:
-        yield
+        yield True
     finally:
         arena.heal(node)
 
 
-async def _answers_for_a_sibling(arena: Arena, node: str, rng: Random) -> AsyncIterator[None]:
+async def _answers_for_a_sibling(arena: Arena, node: str, rng: Random) -> AsyncIterator[bool]:
     """At the node's address stands another machine's BMC, as after a lease of DHCP that was handed on (S39)."""
     platform = arena.system.cluster.platform
     assert isinstance(platform, Ipmi)
@@ -421,7 +416,7 @@ async def _answers_for_a_sibling(arena: Arena, node: str, rng: Random) -> AsyncI
         await own.stop()
         await stand_in(sibling, "sibling")
         try:
-            yield
+            yield True
         finally:
             await platform.bmcs[node].stop()
             await stand_in(node, "own")
@@ -438,9 +433,9 @@ FAULTS: Sequence[Fault] = (
     Fault(name="all workers killed", in_life="a bad roll-out, a zone", how="SIGKILL of each", undone="all are started again",
           strike=_workers_killed, lasts=(1, 8)),
     Fault(name="worker killed before an act", in_life="the same, at the worst moment", how="SIGKILL as an activity begins",
-          undone=NEXT, strike=_at_a_moment(When.BEFORE), lasts=(12, 16), armed=True),
+          undone=NEXT, strike=_at_a_moment(When.BEFORE), armed=True),
     Fault(name="worker killed after an act", in_life="the same", how="SIGKILL when the effect is there and not reported",
-          undone=NEXT, strike=_at_a_moment(When.AFTER), lasts=(12, 16), armed=True),
+          undone=NEXT, strike=_at_a_moment(When.AFTER), armed=True),
     Fault(name="workers killed in mid power command", in_life="the same", how="SIGKILL before the machine follows", undone=NEXT,
           strike=_in_mid_power(When.BEFORE, worker=True, temporal=False), armed=True),
     Fault(name="workers and Temporal killed in mid power command", in_life="a zone", how="SIGKILL before the device answers",
@@ -448,7 +443,8 @@ FAULTS: Sequence[Fault] = (
     Fault(name="Temporal killed in mid power command", in_life="an outage", how="SIGKILL before the machine follows",
           undone="started again", strike=_in_mid_power(When.BEFORE, worker=False, temporal=True), armed=True),
     Fault(name="worker frozen before an act", in_life="a suspended VM", how="SIGSTOP as an activity begins",
-          undone="SIGCONT past every deadline", strike=_at_a_moment(When.BEFORE, freezes=True), lasts=(10, 14), armed=True),
+          undone="SIGCONT past every deadline", strike=_at_a_moment(When.BEFORE, freezes=True), lasts=(20, 30),
+          armed=True),
     Fault(name="worker frozen", in_life="a suspended VM, swapping", how="SIGSTOP", undone="SIGCONT",
           strike=_worker_frozen, lasts=(8, 30)),
     Fault(name="clock jumps", in_life="NTP, a restored VM", how="libfaketime in one worker: two jumps of -600 to +7200 s",
@@ -496,7 +492,8 @@ FAULTS: Sequence[Fault] = (
     _people("fence by hand", "of a well node", _fences_by_hand),
     _people("remediate by hand", "reboot or fence a well node", _remediates_by_hand),
     _people("preserve", "a well node for 10 to 20 s", _preserves, "release, or its end", (4, 10)),
-    _people("plug pulled, ack-off", "of a machine with a silent device", _pulls_the_plug, "the device answers", (15, 25)),
+    Fault(name="plug pulled, ack-off", in_life="an operator", how="of a machine with a silent device",
+          undone="the device answers", strike=_pulls_the_plug, lasts=(4, 4), armed=True),
     _people("answer to an old question", "resume of question 977", _answers_an_old_question),
     _people("scan stop", "the scanner is stopped", _stops_scanning, "scan start", (3, 12)),
 )  # fmt: skip
