@@ -45,12 +45,13 @@ async def run(
     nodes: int = NODES,
     folder: Path,
     report: dict[str, object],
+    file: Path | None = None,
     only: int | None = None,
     first: Round | None = None,
     nursery: Nursery | None = None,
 ) -> Arena:
-    """Rounds until the time is over, or one has found something; `report` grows with each. only: the number of the one that is
-    played. first: a round that is played before all that are drawn."""
+    """Rounds until the time is over, or one has found something; `report` grows with each, and is kept in `file`. only: number
+    of the one that is played. first: a round that is played before all that are drawn."""
     ends = time.monotonic() + seconds
     async with AsyncExitStack() as stack:
         temporal = await stack.enter_async_context(TemporalServer(folder))
@@ -75,6 +76,8 @@ async def run(
             print(f"{datetime.now(UTC):%H:%M:%S} {plan}", flush=True)
             await arena.play(plan)
             report |= figures(arena, rounds=number)
+            if file is not None:
+                write(report, file)
             so_far = f"{report['episodes_in_all']} episodes under {report['kills_in_all']} kills so far"
             print(f"{datetime.now(UTC):%H:%M:%S} at rest after {time.monotonic() - began:.1f} s; {so_far}", flush=True)
             if only is not None or time.monotonic() > ends:
@@ -104,6 +107,12 @@ def figures(arena: Arena, *, rounds: int) -> dict[str, object]:
         "found": {wrong.value: sum(each.wrong is wrong for each in arena.recorder.findings) for wrong in Wrong},
         "findings": [str(each) for each in arena.recorder.findings],
     }
+
+
+def write(report: dict[str, object], file: Path) -> None:
+    """As JSON."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(report, indent=1) + "\n")
 
 
 def machine() -> str:
@@ -147,12 +156,12 @@ def main() -> None:
         "nodes": chosen.nodes,
     }
     print(f"chaos with seed {chosen.seed} for {minutes:g} minutes in {folder}", flush=True)
-    began, code = time.monotonic(), 3
+    began, code, file = time.monotonic(), 3, chosen.json or RESULTS / f"chaos-{chosen.seed}.json"
     try:
         arena = asyncio.run(
             _until_told(
                 run(seed=chosen.seed, seconds=60 * minutes, workers=chosen.workers, nodes=chosen.nodes, only=chosen.round,
-                    folder=folder, report=report)
+                    folder=folder, report=report, file=file)
             )
         )  # fmt: skip
         code = 1 if arena.recorder.findings else 0
@@ -164,9 +173,7 @@ def main() -> None:
         report["minutes"] = round((time.monotonic() - began) / 60, 1)
         report["verdict"] = VERDICTS[code]
         print(f"\n{table(report)}")
-        file = chosen.json or RESULTS / f"chaos-{chosen.seed}.json"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(report, indent=1) + "\n")
+        write(report, file)
         if code in {1, 3}:
             print(f"logs and databases are kept in {folder}")
         else:
