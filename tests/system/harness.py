@@ -268,16 +268,19 @@ class System:
 
     # Workers ---------------------------------------------------------------------------------------------------------
 
-    async def start_worker(self, *, anew: bool = False, environment: Mapping[str, str] | None = None) -> WorkerProcess:
+    async def start_worker(
+        self, *, anew: bool = False, environment: Mapping[str, str] | None = None, config: Path | None = None
+    ) -> WorkerProcess:
         """One more worker process; it polls as soon as it can. It comes from the nursery, spared its imports, and obeys a
-        `KillOrder`. anew: as a user starts one; so is one with an environment of its own, or of a system without a nursery."""
+        `KillOrder`. anew: as a user starts one; so is one with an environment of its own, or of a system without a nursery.
+        config: of another deployment."""
         name = f"worker-{len(self.workers) + 1}"
         if self._nursery is not None and not anew and environment is None:
             worker = await WorkerProcess.start_killable(
-                self.folder, config=self.config, name=name, nursery=self._nursery, longest_act=self._longest_act
+                self.folder, config=config or self.config, name=name, nursery=self._nursery, longest_act=self._longest_act
             )
         else:
-            worker = await WorkerProcess.start(self.folder, config=self.config, name=name, environment=environment)
+            worker = await WorkerProcess.start(self.folder, config=config or self.config, name=name, environment=environment)
         self.workers.append(worker)
         return worker
 

@@ -18,7 +18,7 @@ from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, OffProof
 from policy.fence.power import PowerState
 from simulator.client import PatchType
 from simulator.cluster import SimulatedCluster
-from simulator.resources import EVENTS, NODES
+from simulator.resources import EVENTS, LEASES, NODES
 from tests import report
 from tests.system.chaos.__main__ import run, table
 from tests.system.chaos.arena import Breakdown, Round, Strike, drawn
@@ -162,6 +162,14 @@ async def _switches_on_before_it_was_off(judged: Judged) -> None:
     await judged.command("node-2", "on")
 
 
+async def _takes_the_cluster_lease(judged: Judged) -> None:
+    spec = {"holderIdentity": "one", "leaseDurationSeconds": 30}
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "nodewarden"}, "spec": spec}
+    await judged.cluster.client.create(LEASES.path(namespace="kube-system"), lease)
+    path = LEASES.path("nodewarden", namespace="kube-system")
+    await judged.cluster.client.patch(path, {"spec": {"holderIdentity": "other"}})
+
+
 async def _switches_off_more_than_it_may(judged: Judged) -> None:
     for node in ("node-1", "node-2"):
         judged.recorder.breaks(node, "kernel-hangs")
@@ -267,6 +275,7 @@ Wrongdoing = Callable[[Judged], Awaitable[None]]
         (_switches_off_twice, Wrong.DOUBLE),
         (_switches_on_before_it_was_off, Wrong.DOUBLE),
         (_takes_a_node_from_an_open_episode, Wrong.DOUBLE),
+        (_takes_the_cluster_lease, Wrong.DOUBLE),
         (_switches_off_more_than_it_may, Wrong.ABOVE_BUDGET),
         (_opens_in_a_storm, Wrong.ABOVE_BUDGET),
         (_switches_off_in_a_pause, Wrong.UNTRUE),

@@ -179,7 +179,12 @@ def early(witness: Witness, before: Before, proof_at: datetime) -> list[str]:
 
 async def left_over(cluster: SimulatedCluster, before: Before) -> list[str]:
     """What of ours still stands on the node, and what of others' has changed; read live (S28, S35)."""
-    obj = await cluster.client.get(NODES.path(before.node))
+    try:
+        obj = await cluster.client.get(NODES.path(before.node))
+    except ApiError as error:
+        if not error.not_found:
+            raise
+        return await _lease_left(cluster, before)  # its Machine was deleted
     annotations: dict[str, str] = obj["metadata"].get("annotations") or {}
     annotations.pop(LAST_REMEDIATION_ANNOTATION, None)  # the memory of a remediation, which is to stay
     problems: list[str] = []
@@ -193,9 +198,12 @@ async def left_over(cluster: SimulatedCluster, before: Before) -> list[str]:
         problems.append(f"taints were {list(before.taints)}, are {list(_taints(obj))}")
     if annotations != before.annotations:
         problems.append(f"annotations were {before.annotations}, are {annotations}")
-    if await _exists(cluster, LEASES.path(f"node-{before.node}", namespace=NODE_LEASES)):
-        problems.append("the node's maintenance lease is left")
-    return problems
+    return [*problems, *await _lease_left(cluster, before)]
+
+
+async def _lease_left(cluster: SimulatedCluster, before: Before) -> list[str]:
+    is_there = await _exists(cluster, LEASES.path(f"node-{before.node}", namespace=NODE_LEASES))
+    return ["the node's maintenance lease is left"] if is_there else []
 
 
 async def _exists(cluster: SimulatedCluster, path: str) -> bool:

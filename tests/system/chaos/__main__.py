@@ -24,7 +24,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tests.system.chaos.arena import LONGEST_ACT, Arena, Round
+from simulator.machine_systems.contract import MachineSettings
+from simulator.machines import MachineOptions
+from tests.system.chaos.arena import LONGEST_ACT, SECOND, Arena, Round
 from tests.system.chaos.faults import FAULTS
 from tests.system.chaos.recorder import Wrong, most_at_once
 from tests.system.harness import Pace, System
@@ -33,6 +35,7 @@ from tests.system.temporal_server import TemporalServer
 from tests.system.worker_process import ROOT
 
 RESULTS = ROOT / "benchmarks" / "results"
+QUICK = MachineSettings(create=0.5, switch_off=0.5, destroy=0.5, remove_node=0.5)
 NODES = 12
 VERDICTS = ("nothing found", "found something", "interrupted", "broke off with an error of its own")
 
@@ -54,7 +57,7 @@ async def run(
     of the one that is played. first: a round that is played before all that are drawn."""
     ends = time.monotonic() + seconds
     async with AsyncExitStack() as stack:
-        temporal = await stack.enter_async_context(TemporalServer(folder))
+        temporal = await stack.enter_async_context(TemporalServer(folder, namespaces=("default", SECOND)))
         nursery = nursery or await stack.enter_async_context(Nursery(ROOT, folder / "nursery.log"))
         system = await stack.enter_async_context(
             System(
@@ -66,6 +69,7 @@ async def run(
                 zones=3,
                 pace=Pace(heartbeat=max(1.0, nodes / 48), grace=6.0, boot=1.0),
                 longest_act=LONGEST_ACT,
+                workers_as=MachineOptions(system="openshift", settings=QUICK),
             )
         )
         arena = Arena(system, seed=seed, workers=workers, stack=stack)

@@ -13,7 +13,7 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -23,6 +23,7 @@ from random import Random
 from typing import Any
 from uuid import uuid4
 
+import yaml
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
@@ -38,10 +39,11 @@ from starter.errors import MissingError, RefusedError, RequestError
 from starter.handles.status import ClusterStatus
 from tests.system.chaos.faults import FAULTS, WHY, Fault
 from tests.system.chaos.recorder import BY_HAND, Finding, Recorder, Silence, Wrong
-from tests.system.harness import System
+from tests.system.harness import TEMPLATE, TEMPLATE_NAMESPACE, TEMPLATES, System
 from tests.system.questions import acts, episode, is_open
 from tests.system.witness import Before, left_over
 from tests.system.worker_process import WorkerProcess
+from workers.configuration.settings import load
 
 ACCIDENTS = ("kernel-hangs", "kernel-hangs", "kubelet-stops", "kubelet-stops", "runtime-down", "power-cut")
 STORMY = 0.06
@@ -59,6 +61,8 @@ PLAN = {"actDeadline": "15s", "offTimeout": "30s"}
 LONGEST_ACT = 15.0
 """Seconds, by that plan."""
 PATIENT = 15.0
+SECOND = "second"
+"""The Temporal namespace of a second deployment."""
 LOST_ENDS = frozenset({"failed", "terminated", "timed-out", "canceled", "unreadable"})
 
 
@@ -127,10 +131,17 @@ def drawn(seed: int, number: int, nodes: list[str], needed: int, faults: tuple[F
     kills, others = ([fault for fault in faults if fault.kills is kills] for kills in (True, False))
     more_kills = kills * min(times, 2)  # a large cluster meets the same one twice
     chosen = [*rng.sample(more_kills, rng.randint(3 * times // 2, 3 * times)), *rng.sample(others, rng.randint(times, 3 * times))]
+    chosen = [fault for fault in chosen if not any(other.name == fault.never_with for other in chosen)]
     orders = [at for at, fault in enumerate(chosen) if fault.name.endswith("an act")]  # a worker obeys one order at a time
-    struck = cycle(rng.sample([each.node for each in broken], count))
+    apart, *others_struck = rng.sample([each.node for each in broken], count)
+    struck = cycle(others_struck)
     strikes = tuple(
-        Strike(fault=fault, node=next(struck), after=rng.uniform(0, 9 + spread), lasts=rng.uniform(*fault.lasts))
+        Strike(
+            fault=fault,
+            node=apart if fault.alone else next(struck),
+            after=rng.uniform(0, 9 + spread),
+            lasts=rng.uniform(*fault.lasts),
+        )
         for at, fault in enumerate(chosen)
         if at not in orders[1:]
     )
@@ -164,17 +175,21 @@ class Arena:
         self._wanted = workers
         self._workers: list[Worker] = []
         self._dying: set[int] = set()
+        self._before: dict[str, Before] = {}
+        self._devices: dict[str, Any] = {}
         self._counted: set[str] = set()
         self._terminated: set[str] = set()
         self._possible = tuple(fault for fault in FAULTS if not fault.left_out)
 
     async def prepare(self) -> None:
         """Workers, policy, scanner, and one episode that nothing disturbs: its history says what can be killed."""
+        await self._know_second_deployment()
         await self.fill_up()
         await self.system.apply_policy(plan=PLAN)
         await self.system.start_scanner(cap=self.cap)
         await self.system.settled()
-        self._before = [Before.of(self.system.cluster, name) for name in self.system.cluster.nodes]
+        self._size = len(self.system.cluster.nodes)
+        await self._meet_nodes()
         node = self.system.node_of_pod("demo/database-0")
         self.recorder.breaks(node, "kernel-hangs")
         await self.system.ended(self.system.break_node(node), seconds=90)
@@ -182,11 +197,25 @@ class Arena:
         await self._rest(storm=False)
         await self._audit_at_rest(datetime.now(UTC) - timedelta(minutes=5))
 
+    async def _meet_nodes(self) -> None:
+        """How each new one stands, and its device in the template, as who installs machines does it; that of one that is gone
+        stays there."""
+        new = [name for name in self.system.cluster.nodes if name not in self._before]
+        for name in new:
+            self._before[name] = Before.of(self.system.cluster, name)
+        if len(self._before) > self._size and new:
+            template = self.system.fencing_template(PLAN)
+            (device,) = template["spec"]["template"]["spec"]["power"]
+            self._devices |= device["nodeParameters"]
+            device["nodeParameters"] = self._devices
+            path = TEMPLATES.path(TEMPLATE, namespace=TEMPLATE_NAMESPACE)
+            await self.insists("new devices", lambda: self.system.client.patch(path, {"spec": template["spec"]}))
+
     # Rounds ----------------------------------------------------------------------------------------------------------
 
     def drawn(self, number: int) -> Round:
         """See `drawn`."""
-        return drawn(self._seed, number, list(self.system.cluster.nodes), self._needed, self._possible)
+        return drawn(self._seed, number, sorted(self.system.cluster.nodes), self._needed, self._possible)
 
     async def play(self, plan: Round) -> None:
         """One round, until all is at rest and judged."""
@@ -270,11 +299,15 @@ class Arena:
                 await self._answer(status, storm=storm and time.monotonic() - began > STORM_LASTS)
                 scanner = status.scanner
                 open_ones = [*status.episodes, *status.silent, *scanner.permits, *scanner.queue]
-                quiet = quiet + 1 if self.system.at_rest() and not open_ones else 0
+                quiet = quiet + 1 if self._is_whole() and not open_ones else 0
                 if quiet == 2:
+                    await self._meet_nodes()
                     return
             await asyncio.sleep(0.7 if quiet else LOOK_EVERY)
         self.recorder.find(Wrong.LOST, f"not at rest {REST_WITHIN:.0f} s after the faults were undone: {self._where(status)}")
+
+    def _is_whole(self) -> bool:
+        return self.system.at_rest() and sum(1 for _ in self.system.cluster.view.nodes) == self._size
 
     async def _answer(self, status: ClusterStatus, *, storm: bool) -> None:
         """What an operator does who reads that status: repairs devices, answers questions, helps what is left alone."""
@@ -295,6 +328,8 @@ class Arena:
 
     def _repair(self, seen: EpisodeStatus) -> None:
         self.counts["questions answered"] += 1
+        if seen.node not in self.system.cluster.nodes:
+            return
         self.system.cluster.platform.heal(seen.node)
         if self.system.cluster.node(seen.node).fault == "never-boots":
             self.heal(seen.node)
@@ -302,10 +337,11 @@ class Arena:
     async def _audit_at_rest(self, since: datetime) -> None:
         """Nothing of ours is left, every episode has ended with a result, and what it says was so."""
         self._audit()
-        for before in self._before:
+        for before in self._before.values():
             for problem in await left_over(self.system.cluster, before):
                 self.recorder.find(Wrong.LEFT_OVER, f"{before.node}: {problem}")
-            if self.system.cluster.chassis.machine(before.node).power != "on":
+            is_there = before.node in self.system.cluster.nodes
+            if is_there and self.system.cluster.chassis.machine(before.node).power != "on":
                 self.recorder.find(Wrong.LOST, f"{before.node} is off")
         ended = await self.warden.history.ended(self.name, since=since - timedelta(seconds=30))
         for each in ended.episodes:
@@ -433,6 +469,40 @@ class Arena:
             await asyncio.sleep(rng.uniform(0, 7))
             return True
         return False
+
+    async def _know_second_deployment(self) -> None:
+        """Another one for the same cluster: its settings and its client. It has workers only while it strikes."""
+        self._second_config = self.system.folder / "second.yaml"
+        written = yaml.safe_load(self.system.config.read_text())
+        written["temporal"]["namespace"], written["state"] = SECOND, str(self.system.folder / "second-state")
+        self._second_config.write_text(yaml.safe_dump(written))
+        settings, address = load(config=self._second_config), self.system.temporal.address
+        self._second = await self.stack.enter_async_context(Nodewarden.connect(settings, address=address, namespace=SECOND))
+
+    @asynccontextmanager
+    async def second_deployment(self) -> AsyncIterator[bool]:
+        """Whether its scanner has said in time that the cluster Lease is another's, which it waits for from then on."""
+        worker = await self.system.start_worker(config=self._second_config)
+        try:
+            with suppress(RequestError, RPCError, TimeoutError, OSError):
+                async with asyncio.timeout(PATIENT):
+                    await self._second.start_scanner(self.name, cap=self.cap)
+                    while not await self._is_refused():
+                        await asyncio.sleep(0.5)
+            yield await self._is_refused()
+        finally:
+            await worker.kill()
+
+    async def _is_refused(self) -> bool:
+        with suppress(RequestError, RPCError):
+            report = (await self._second.scanner_status(self.name)).report
+            return report is not None and not report.lease.held and bool(report.lease.holder)
+        return False
+
+    async def delete_machine(self, node: str) -> None:
+        fleet = self.system.cluster.machines
+        path = fleet.system.machines.path(fleet.of_node(node), namespace=fleet.system.namespace)
+        await self.system.client.delete(path)
 
     async def terminate(self, node: str) -> None:
         """Its open episode, by Temporal's own command."""

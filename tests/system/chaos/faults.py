@@ -42,8 +42,9 @@ a person was refused, a moment did not come."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One row. lasts: seconds, the fewest and the most. armed: it strikes a moment before the accident. left_out: why it can't be
-    had here, "" where it can."""
+    """One row. lasts: seconds, the fewest and the most. armed: it strikes a moment before the accident. alone: no other fault of
+    a round strikes its node. never_with: a fault that is not in the same round. left_out: why it can't be had here, "" where it
+    can."""
 
     name: str
     in_life: str
@@ -52,6 +53,8 @@ class Fault:
     strike: Strike
     lasts: tuple[float, float] = (0.0, 0.0)
     armed: bool = False
+    alone: bool = False
+    never_with: str = ""
     left_out: str = ""
 
     @property
@@ -356,7 +359,7 @@ async def _pulls_the_plug(arena: Arena, node: str, _rng: Random) -> AsyncIterato
     with arena.disturbed(node, "bmc-dead"):
         arena.system.cluster.break_node(node, DeviceFault.DEAD.value)
         try:
-            question = await arena.asked(node, seconds=60)
+            question = await arena.asked(node, seconds=150)  # when all tries are used up
             await arena.system.cluster.chassis.machine(node).set_power("off")
             asking = arena.warden.episode(arena.name, node)
             yield await arena.says("ack-off", asking.ack_off(who=WHY, reason="I have pulled the plug", question=question))
@@ -378,6 +381,19 @@ async def _stops_scanning(arena: Arena, _node: str, _rng: Random) -> AsyncIterat
     with arena.silence("" if stopped else None):
         yield stopped
     await arena.insists("scan start", lambda: arena.warden.start_scanner(arena.name, cap=arena.cap))
+
+
+async def _second_deployment(arena: Arena, _node: str, _rng: Random) -> AsyncIterator[bool]:
+    """Another Temporal namespace, with a worker and a scanner of its own, for the same cluster under the same name (S38). It goes
+    before a Lease lapses that is not renewed."""
+    async with arena.second_deployment() as waits_for_the_lease:
+        yield waits_for_the_lease
+
+
+async def _deletes_the_machine(arena: Arena, node: str, rng: Random) -> AsyncIterator[bool]:
+    """In the middle of the node's episode, as an autoscaler does, too. Its MachineSet makes another one."""
+    await arena.until_open(node, rng)
+    yield await arena.says("delete machine", arena.delete_machine(node))
 
 
 # Nodes and devices ------------------------------------------------------------------------------------------------------
@@ -495,5 +511,9 @@ FAULTS: Sequence[Fault] = (
     Fault(name="plug pulled, ack-off", in_life="an operator", how="of a machine with a silent device",
           undone="the device answers", strike=_pulls_the_plug, lasts=(4, 4), armed=True),
     _people("answer to an old question", "resume of question 977", _answers_an_old_question),
+    Fault(name="Machine deleted", in_life="an operator, an autoscaler", how="the Machine of a node that is broken",
+          undone="its MachineSet makes another one", strike=_deletes_the_machine, alone=True),
+    Fault(name="second deployment", in_life="another team installs it, too", how="a worker and a scanner of its own for 25 s",
+          undone="it goes", strike=_second_deployment, lasts=(5, 10), never_with="scan stop"),
     _people("scan stop", "the scanner is stopped", _stops_scanning, "scan start", (3, 12)),
 )  # fmt: skip

@@ -21,6 +21,7 @@ from enum import StrEnum
 from itertools import accumulate
 from typing import Any
 
+from activities.cluster.api.lease_view import CLUSTER_LEASE_NAME
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Outcome, Phase
 from policy.objects.nodes import MARK_ANNOTATION
 from simulator.api.storage.kinds import StorageKey
@@ -34,6 +35,7 @@ NODES: StorageKey = ("", "nodes")
 PODS: StorageKey = ("", "pods")
 ATTACHMENTS: StorageKey = ("storage.k8s.io", "volumeattachments")
 EVENTS: StorageKey = ("", "events")
+LEASES: StorageKey = ("coordination.k8s.io", "leases")
 NODE_FENCES: StorageKey = ("nodewarden.io", "nodefences")
 
 ACT_WINDOW = timedelta(seconds=20)
@@ -163,10 +165,9 @@ class Recorder:
         self._store.listeners.append(self._written)
         self._store.restored.append(self._read_all)
         cluster.storage.on_violation(self._two_writers)
-        for name in cluster.nodes:
-            machine = cluster.chassis.machine(name)
-            machine.on_change(self._power_changed)
-        self._commands = {name: len(cluster.chassis.machine(name).log) for name in cluster.nodes}
+        self._commands: dict[str, int] = {}
+        self._renewed = ALWAYS
+        """When the cluster Lease was written last."""
         self._read_all()
 
     @property
@@ -196,6 +197,8 @@ class Recorder:
         elif storage == ATTACHMENTS and before is not None:
             if (after is None or is_terminating(after)) and not is_terminating(before):
                 self._consequence(before["spec"]["nodeName"], f"volume attachment {name_of(before)} is deleted")
+        elif storage == LEASES and change.record.name == CLUSTER_LEASE_NAME:
+            self._lease(before, after)
         elif storage == NODE_FENCES and after is not None:
             self._parked(str(after["node"]), waits=after.get("phase") == Phase.NEEDS_HUMAN.value)
         elif storage == EVENTS and after is not None and (after.get("source") or {}).get("component") == "nodewarden":
@@ -208,6 +211,10 @@ class Recorder:
 
     def _node(self, name: str, before: Document | None, after: Document | None) -> None:
         node, now = self.nodes[name], datetime.now(UTC)
+        if name not in self._commands:
+            machine = self._cluster.chassis.machine(name)
+            machine.on_change(self._power_changed)
+            self._commands[name] = len(machine.log)
         ready = after is not None and is_ready(after)
         node.not_ready.put("" if ready else "not Ready", now)
         value = ((after or {}).get("metadata", {}).get("annotations") or {}).get(MARK_ANNOTATION, "")
@@ -233,6 +240,19 @@ class Recorder:
         silent = node.not_ready.open
         if silent is None or now - silent.began < KUBERNETES_ACTS:
             self.find(Wrong.EARLY, f"{what} on {name}, whose machine is on ({node.at_risk.spans[-1].what})")
+
+    def _lease(self, before: Document | None, after: Document | None) -> None:
+        """S38: no deployment takes the cluster from another one that has renewed its Lease and has not given it back."""
+        now = datetime.now(UTC)
+        holder, taker = ((each or {}).get("spec", {}).get("holderIdentity", "") for each in (before, after))
+        if before is not None and holder and taker and taker != holder:
+            lasts = timedelta(seconds=before["spec"]["leaseDurationSeconds"])
+            if now - self._renewed < lasts:
+                self.find(
+                    Wrong.DOUBLE,
+                    f"{taker} took the cluster Lease from {holder}, which had renewed it at {self._renewed:%H:%M:%S}",
+                )
+        self._renewed = now
 
     def _parked(self, name: str, *, waits: bool) -> None:
         node, now = self.nodes[name], datetime.now(UTC)
