@@ -37,6 +37,7 @@ from tests.system.worker_process import ROOT
 RESULTS = ROOT / "benchmarks" / "results"
 QUICK = MachineSettings(create=0.5, switch_off=0.5, destroy=0.5, remove_node=0.5)
 NODES = 12
+HELPED = ("questions answered", "nodes helped by hand", "stuck scanners replaced", "stuck episodes terminated")
 VERDICTS = ("nothing found", "found something", "interrupted", "broke off with an error of its own")
 
 
@@ -103,7 +104,7 @@ def figures(arena: Arena, *, rounds: int) -> dict[str, object]:
         "left_out": {fault.name: fault.left_out for fault in FAULTS if fault.left_out},
         "people": {name: count for name, count in sorted(arena.counts.items()) if name.startswith(("done:", "refused:"))},
         "killed_at": {name: count for name, count in sorted(arena.counts.items()) if name.startswith(("killed ", "frozen "))},
-        "helped": {name: arena.counts[name] for name in ("questions answered", "nodes helped by hand")},
+        "helped": {name: arena.counts[name] for name in HELPED},
         "audits": arena.audits,
         "sentences_held_against_the_record": arena.recorder.words,
         "machines_off_at_once": most_at_once(arena.recorder.outages),

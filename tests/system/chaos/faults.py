@@ -502,7 +502,7 @@ FAULTS: Sequence[Fault] = (
     _people("mode observe", "for the node or for all", _observes, "unset, or repair", (3, 12)),
     _people("exclude label", "remediation.medik8s.io/exclude-from-remediation", _excludes, "taken away", (4, 14)),
     _people("password rotated", "the Secret is ahead of the devices", _rotates_the_password, "the right one again", (4, 14)),
-    _people("episode terminated", "temporal workflow terminate", _terminates, "-", (4, 8)),
+    _people("episode terminated", "temporal workflow terminate", _terminates, "-", (25, 30)),
     _people("episode cancelled", "temporal workflow cancel", _cancels),
     _people("scanner reset", "temporal workflow reset, to one of its last ten tasks", _resets_the_scanner),
     _people("fence by hand", "of a well node", _fences_by_hand),
