@@ -200,6 +200,17 @@ async def test_what_stood_still_after_its_look_looks_again_before_it_commands(
     assert len(looks) >= 4, "two that were lost, one that came too late, one that holds"
 
 
+async def test_a_node_that_goes_while_a_person_is_asked_has_not_recovered(env: WorkflowEnvironment) -> None:
+    """S44: its Machine was deleted. Nothing is left to repair, and nothing was repaired."""
+    world = World(plan=plan(tries=1, restarts=0))
+    world.silent = set(world.power)
+    async with fencing(env, world, parks=True) as run:
+        world.lose_node()
+        await run.sees(excused=True)  # no check judges what is not there
+        result = await run.result(Outcome.RELEASED)
+    assert result.message == "the Node is gone"
+
+
 @pytest.mark.parametrize("ready", [True, False], ids=["and hangs again", "and is not Ready"])
 async def test_a_word_for_off_ends_with_the_boot_that_it_was_given_for(env: WorkflowEnvironment, *, ready: bool) -> None:
     """S6, S8: the node has started anew while the word waited for its permit. It need not be Ready to write to its volumes."""

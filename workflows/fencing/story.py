@@ -620,9 +620,13 @@ class FencingStory:
         if returned:
             return self._returned
         if case.power.proof is None and await case.preflight.need_is_gone():
-            message = "the node came back by itself" if case.pinned_node.says_ready() else "the need is gone"
+            outcome, message = Outcome.RECOVERED, "the node came back by itself"
+            if not case.pinned_node.says_ready():
+                outcome, message = (
+                    (Outcome.RELEASED, "the Node is gone") if case.pinned_node.is_gone() else (outcome, "the need is gone")
+                )
             if not (problem := case.doubt() or await self.power_management.switch_on_again()):
-                return partial(self._restored, Outcome.RECOVERED, message)
+                return partial(self._restored, outcome, message)
             self.episode.state.problem = f"{message}; but {problem}"  # and so it stays parked
             self.episode.enter(doing="needs a person")
         return None
