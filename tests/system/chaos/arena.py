@@ -555,6 +555,9 @@ class Arena:
         """Which pod is where."""
         return {uid_of(pod): str(pod["spec"].get("nodeName")) for pod in self.system.cluster.view.pods}
 
+    def has_volumes(self, node: str) -> bool:
+        return any(True for _ in self.system.cluster.view.attachments_by_node[node])
+
     def is_marked(self, node: str) -> bool:
         return self.recorder.nodes[node].marks.open is not None
 
