@@ -31,6 +31,7 @@ from temporalio.service import RPCError
 
 from policy.episode.messages import EpisodeStatus, Outcome, Phase, scanner_id
 from policy.episode.permits import PermitState
+from policy.values.mode import Mode
 from simulator.api.server import ApiServer
 from simulator.client import ApiError
 from simulator.objects import OUT_OF_SERVICE, has_taint, is_ready, uid_of
@@ -301,6 +302,7 @@ class Arena:
             if status is not None:
                 await self._start_what_is_stuck(status)
             if status is not None and status.scanner is not None:
+                await self._take_back(status)
                 await self._answer(status, storm=storm and time.monotonic() - began > STORM_LASTS)
                 scanner = status.scanner
                 open_ones = [*status.episodes, *status.silent, *scanner.permits, *scanner.queue]
@@ -310,6 +312,21 @@ class Arena:
                     return
             await asyncio.sleep(0.7 if quiet else LOOK_EVERY)
         self.recorder.find(Wrong.LOST, f"not at rest {REST_WITHIN:.0f} s after the faults were undone: {self._where(status)}")
+
+    async def _take_back(self, status: ClusterStatus) -> None:
+        """What a request has done that arrived after its answer was given up, and what took it back came before it."""
+        assert status.scanner is not None
+        scanner = self.warden.scanner(self.name)
+        if status.scanner.pauses:
+            await self.says("unpause", scanner.unpause(who=WHY, reason=WHY))
+        for rule in status.scanner.modes.rules:
+            if rule.mode is not Mode.REPAIR:
+                mode = "unset" if rule.nodes else "repair"
+                await self.says(f"mode set {mode}", scanner.set_mode(mode, who=WHY, reason=WHY, nodes=rule.nodes))
+        for each in status.episodes:
+            if each.held_by:
+                held = self.warden.episode(self.name, each.node)
+                await self.says("resume", held.resume(who=WHY, reason=WHY, question=each.question))
 
     def _is_whole(self) -> bool:
         return self.system.at_rest() and sum(1 for _ in self.system.cluster.view.nodes) == self._size
