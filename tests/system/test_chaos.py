@@ -63,8 +63,8 @@ async def test_chaos_finds_nothing(nursery: Nursery, tmp_path: Path) -> None:
 
 def test_a_seed_draws_the_same_rounds_and_each_has_a_kill() -> None:
     nodes = [f"node-{number}" for number in range(1, 13)]
-    rounds = [drawn(7, number, nodes, 7, tuple(FAULTS)) for number in range(1, 200)]
-    assert [str(each) for each in rounds] == [str(drawn(7, number, nodes, 7, tuple(FAULTS))) for number in range(1, 200)]
+    rounds = [drawn(7, number, nodes, 7, tuple(FAULTS)) for number in range(1, 400)]
+    assert [str(each) for each in rounds] == [str(drawn(7, number, nodes, 7, tuple(FAULTS))) for number in range(1, 400)]
     assert all(any(strike.fault.kills for strike in each.strikes) for each in rounds)
     assert {strike.fault.name for each in rounds for strike in each.strikes} == {fault.name for fault in FAULTS}
 
