@@ -514,8 +514,9 @@ async def test_a_machine_that_is_not_kept_stays_so(env: WorkflowEnvironment, *, 
 async def test_the_flow_of_a_fencing_is_counted_and_each_act_measured_under_its_step(
     env: WorkflowEnvironment, measured: Measured
 ) -> None:
-    """The roadmap of the node-fencing proposal."""
-    async with fencing(env, World(), client=measured.client) as run:
+    """The roadmap of the node-fencing proposal. For a person, since the pin of a check's fencing cordons, too."""
+    world = World(need=Need(kind=NeedKind.PERSON, reason="smoke"))
+    async with fencing(env, world, client=measured.client) as run:
         result = await run.result()
         cluster = run.handle.id.split("/")[1]
     assert measured.of(metrics.EPISODE_PHASES, "cluster", "kind", "phase") == {

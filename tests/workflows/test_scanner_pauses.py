@@ -583,7 +583,7 @@ async def test_only_a_worker_of_this_cluster_that_has_no_stream_ends_what_waits_
     scanner = HealthScanner(ScannerInput(cluster="prod", state=ScannerState(started=now, cluster_uid="uid-1")))
     answered: asyncio.Future[ScanReport] = asyncio.get_running_loop().create_future()
     answered.set_result(report(**({"cluster_uid": "uid-1"} | answer)))
-    poll = Poll(scanner._story._scan_request(), now, answered)
+    poll = Poll(scanner._story._scan_request(), now, answered, rests=False)
     scanner._state.decisions = [Decision(id="run/1", at=now, cluster="prod", kind=DecisionKind.ADMITTED)]
     await scanner._story._report_of(poll)
     assert len(scanner._state.decisions) == left
@@ -601,8 +601,8 @@ async def test_a_report_that_comes_in_the_moment_in_which_the_mode_is_taken_back
     scanner = HealthScanner(ScannerInput(cluster="prod", state=ScannerState(started=now)))
     answered: asyncio.Future[ScanReport] = asyncio.get_running_loop().create_future()
     answered.set_result(report("node-1"))
-    poll = Poll(scanner._story._scan_request(), now, answered)
+    poll = Poll(scanner._story._scan_request(), now, answered, rests=False)
     scanner._state.modes = OBSERVES
     assert (await scanner._story._report_of(poll), scanner._state.report) == (None, None)
-    poll = Poll(scanner._story._scan_request(), now, answered)
+    poll = Poll(scanner._story._scan_request(), now, answered, rests=False)
     assert await scanner._story._report_of(poll) is not None
