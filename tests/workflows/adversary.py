@@ -716,8 +716,6 @@ class Adversary(PlayedActs):
         referee, request = self.referee, attempt.request
         if method in DESTRUCTIVE:
             referee.destructive(self.acts[-1], attempt)
-            if request.target.incident in self.past_breaker and request.target.override is None:
-                referee.fault("S17", f"{self.acts[-1]} past an open circuit breaker without a person's word")
         if method in ASKED_FOR and request.before is not None:
             referee.require_no_objection(self.acts[-1], attempt)
         if getattr(look_of(request), "need_matters", False):

@@ -22,6 +22,7 @@ from policy.episode.messages import EpisodeResult, Kind, Outcome, Phase, Preserv
 from policy.episode.permits import PermitAnswer, PermitDecision, Release
 from policy.fence.plan import CORDON, UNCORDON
 from policy.fence.power import PowerState
+from policy.objects.nodes import PRESERVE_ANNOTATION
 from policy.preservation.requests import ISOLATE_ANNOTATION, Intent
 from policy.values.mode import Mode
 from tests.workflows import contract, preservation_run
@@ -362,6 +363,11 @@ class KeptPlay:
         self._annotated_at = self.clockwork.now
         self._changed()
 
+    def machine_is_to_be_kept(self) -> None:
+        self.kept.annotate("now")
+        self._annotated_at = self.clockwork.now
+        self._changed()
+
     def machine_is_let_go(self) -> None:
         self.kept.annotate("false")
         self._annotated_at = self.clockwork.now
@@ -536,12 +542,19 @@ class KeptPlay:
     def _judge_what_is_said(self) -> None:
         """S44: what its status says of a machine that is kept is on its objects."""
         execution, held = self._open, self.kept.held
-        if execution is None or execution.hears or execution.definition.name != "Preservation":
+        if execution is None or execution.hears:
             return
         status = execution.query("status")
+        if status.kind is Kind.REMEDIATION and self.kept.gave_up_at is None and not self._is_held(self.clockwork.now):
+            kept = held.on_node.get(PRESERVE_ANNOTATION) in {Intent.NOW, Intent.WHEN_FAILED}
+            why = "S27", "is annotated to be kept, and its episode gives it up"
+            self.fault(*(why if kept else ("S35", f"is never given up: {status.doing}, {status.problem}")))
         if status.kind is not Kind.PRESERVATION or status.phase not in {Phase.FAILED_PRESERVED, Phase.RUNNING_PRESERVED}:
             return
-        if (status.phase is Phase.FAILED_PRESERVED) is not bool(held.failed):
+        if status.permit:
+            self.fault("S14", "it keeps its permit, and nothing is done to the machine")
+        held_back = self._is_held(self.clockwork.now)  # from its drain, which comes first
+        if (status.phase is Phase.FAILED_PRESERVED) is not bool(held.failed) and not held_back:
             self.fault("S44", f"it says {status.phase} of a machine that {'has failed' if held.failed else 'is well'}")
         if status.preserved_until != held.expiry:
             self.fault("S44", f"it says that it is kept until {status.preserved_until}, and the objects say {held.expiry}")
@@ -550,14 +563,15 @@ class KeptPlay:
 MOVES = tuple(
     tuple(names.split())
     for names in (
-        "machine_fails machine_recovers only_node_gets_well machine_is_annotated machine_is_let_go isolation_is_annotated",
-        "person_holds person_resumes person_releases person_extends person_isolates person_aborts",
+        "machine_fails machine_recovers only_node_gets_well machine_is_annotated machine_is_let_go machine_is_to_be_kept",
+        "isolation_is_annotated person_isolates person_returns_path path_fails path_works path_is_opened machine_restarts",
+        "person_holds person_resumes person_releases person_extends person_isolates person_aborts person_says_it_again",
         "episode_is_terminated episode_is_cancelled episode_is_reset episode_rolls episode_is_forgotten activities_fail",
-        "pods_stay path_fails path_works path_is_opened machine_restarts mark_is_removed machine_is_deleted mode_changes",
-        "permit_is_forgotten no_permit_is_granted scanner_tells pool_keeps_fewer person_returns_path person_says_it_again",
+        "pods_stay path_fails path_works path_is_opened machine_restarts mark_is_removed machine_is_deleted",
+        "permit_is_forgotten no_permit_is_granted scanner_tells pool_keeps_fewer person_returns_path mode_changes",
     )
 )
-"""By who makes them: the machine, people, Temporal and servers, what is around the machine, the scanner and what answers."""
+"""By who makes them: the machine, what cuts it off, people, Temporal and servers, what is around it, the scanner."""
 
 
 KNOWN = (
@@ -566,7 +580,8 @@ KNOWN = (
     "no_permit_is_granted@0 machine_is_let_go@12 person_holds@600 person_resumes@70",
     "no_permit_is_granted@0 machine_is_let_go@12 person_aborts@600",
     "machine_is_let_go@0.4 activities_fail@0.4 person_holds@70",
-    "machine_is_let_go@12 permit_is_forgotten@70",
+    "permit_is_forgotten@0 machine_is_let_go@70",
+    "no_permit_is_granted@0 machine_is_let_go@12 machine_is_to_be_kept@600",
     "pods_stay@0.05 person_holds@12 person_resumes@70",
     "pods_stay@0.4 person_releases@70",
     "pods_stay@0.4 machine_recovers@70 machine_fails@12",
@@ -587,7 +602,7 @@ KNOWN = (
 
 def drawn_moves(draw: Random) -> list[Move]:
     """Of some kinds each time, or what is known with a few others round it; in half of all plays a day passes somewhere."""
-    kinds, number = draw.choices(MOVES, weights=(4, 4, 3, 2, 2), k=3), draw.randint(5, 20)
+    kinds, number = draw.choices(MOVES, weights=(4, 2, 4, 3, 2, 2), k=3), draw.randint(5, 20)
     moves = [Move(draw.choice(draw.choice(kinds)), draw.getrandbits(30), draw.choice(WAITS)) for _ in range(number)]
     if draw.random() < 0.5:
         known = [(name, float(wait)) for name, _, wait in (each.partition("@") for each in draw.choice(KNOWN).split())]

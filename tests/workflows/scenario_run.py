@@ -352,7 +352,7 @@ class Play:
             "holder": "us",
         }
         if self.drawn.overrides and self._episodes == 1:
-            said = {"requester": "ada", "reason": "drawn", "override": CIRCUIT_BREAKER}
+            said = {"requester": "ada", "reason": "drawn", "override": CIRCUIT_BREAKER, "need": None}
             given |= said | {"action": ActionName(name="ada-1", uid="uid-ada-1")}
         request = FencingInput(**given) if self._kind is Kind.FENCING else RemediationInput(**given, ladder=self.drawn.ladder)
         self.clockwork.start(self._kind.value, EPISODE, request)

@@ -219,6 +219,23 @@ async def test_s44_an_extension_that_meets_the_end_of_what_kept_the_machine_keep
         assert world.held.expiry is not None
 
 
+async def test_s35_what_is_left_cut_is_told_where_giving_the_machine_up_is_aborted(env: WorkflowEnvironment) -> None:
+    """It stays as it is, and our mark on it. Found by plays of preservations."""
+    world = machine(fails=True)
+    world.devices.plan = switched()
+    world.devices.__post_init__()
+    async with preserving(env, world, automatic=True, isolate=True) as run:
+        await run.until(lambda _: world.devices.paths[PORT.endpoint] is PowerState.OFF)
+        await run.is_in(Phase.FAILED_PRESERVED)
+        world.devices.answers = [PermitAnswer(decision=PermitDecision.REFUSED, reason="the cap is reached")] * 9
+        world.annotate("false")
+        await run.news()
+        await run.until(lambda status: "permit" in status.doing)
+        await run.abort()
+        result = await run.result(Outcome.ABORTED)
+    assert f"left cut: {PORT.endpoint}" in result.message
+
+
 async def test_s35_the_mark_goes_from_a_node_that_outlives_its_machine(env: WorkflowEnvironment) -> None:
     """Found by plays of preservations, seed 62."""
     world = machine(fails=True)

@@ -323,11 +323,12 @@ class CuttingOffProgress:
 @dataclass(slots=True, kw_only=True)
 class GivingUpProgress:
     """The deletion of a machine that is not kept any longer. asked: it was asked for; unclear: it may have been, an answer was
-    lost. failures: requests in a row that came to nothing."""
+    lost. failures: requests in a row that came to nothing. left: what stays cut of it, in words to end a sentence with."""
 
     asked: bool = False
     unclear: bool = False
     failures: int = 0
+    left: str = ""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -45,7 +45,7 @@ from workflows.episode.end import close, refusal
 from workflows.episode.episode import Episode
 from workflows.episode.node_writes import UNMARK_PAUSE, Adoption, NodeWriter
 from workflows.episode.preflight import MODE_AGAIN
-from workflows.episode.state import End, PreservationProgress, RemediationHistory
+from workflows.episode.state import End, GivingUpProgress, PreservationProgress, RemediationHistory
 from workflows.kit import options
 from workflows.kit.continuation import NewHistory
 from workflows.kit.interrupts import Interrupt, Vetoed, as_interrupt
@@ -114,6 +114,7 @@ class PreservationStory:
                 if self.episode.held is not None:
                     await self.episode.wait_while_held()
                     continue
+                await self._apart.find_adopted()
                 await self.episode.publish_the_rest(last=False)
                 if not self.has_pending_command:
                     self._hand_over(hold, self._progress.machine)
@@ -424,6 +425,7 @@ class PreservationStory:
         self._evidence.end()
         self.episode.note("hand-over", "begins", f"{hold.reason}{self._apart.left}")
         self.episode.state.kind, self.episode.state.reason = Kind.REMEDIATION, hold.reason
+        self._progress.giving_up = GivingUpProgress(left=self._apart.left)
         raise NewHistory(
             RemediationHistory(
                 cluster=self.episode.state.cluster,
