@@ -261,15 +261,12 @@ class KeptPlay:
             self.fault("S35", f"{cut or 'its network'} left cut and no person is told{told}")
         if result.outcome is Outcome.REPLACED and kept.present and not kept.held.deleting:
             self.fault("S35", f"replaced, and the machine is there{told}")
-        if result.outcome is Outcome.ABORTED and self._word("abort") is None and not self._cancelled:
+        kept_on = execution.definition.name == "Preservation"  # where it is given up, a cancellation ends that
+        if result.outcome is Outcome.ABORTED and self._word("abort") is None and kept_on:
             self.fault("S21", f"aborted by no person{told}")
         over = kept.held.expiry is None or kept.held.deleting or not kept.present
         if result.outcome in {Outcome.RELEASED, Outcome.RECOVERED, Outcome.ABORTED} and not over and not self._armed:
             self.fault("S21", f"it is over, and its objects say that the machine is kept until {kept.held.expiry}{told}")
-
-    @property
-    def _cancelled(self) -> bool:
-        return any(verb == "cancel" for verb, _, _ in self._said)
 
     @property
     def _armed(self) -> bool:
