@@ -548,9 +548,9 @@ class KeptPlay:
             self.fault(*(why if kept else ("S35", f"is never given up: {status.doing}, {status.problem}")))
         if status.kind is not Kind.PRESERVATION or status.phase not in {Phase.FAILED_PRESERVED, Phase.RUNNING_PRESERVED}:
             return
-        if status.permit:
+        held_back = self._is_held(self.clockwork.now)  # from its drain, which comes first, or in the middle of being cut off
+        if status.permit and not held_back:
             self.fault("S14", "it keeps its permit, and nothing is done to the machine")
-        held_back = self._is_held(self.clockwork.now)  # from its drain, which comes first
         if (status.phase is Phase.FAILED_PRESERVED) is not bool(held.failed) and not held_back:
             self.fault("S44", f"it says {status.phase} of a machine that {'has failed' if held.failed else 'is well'}")
         if status.preserved_until != held.expiry:
