@@ -294,6 +294,10 @@ class PlayedActs(Played, NodeActs, DeviceActs, MachineActs):
             for each in self.referee.commands:
                 each.incident += ", before its reset"
 
+    async def pin(self, request: contract.PinRequest) -> contract.PinResult:
+        pinned = await super().pin(request)
+        return replace(pinned, plan=pinned.plan.with_levels)  # as it is sealed: a device of no level switches no machine off
+
     async def last_look(self, request: contract.LookRequest) -> contract.LookResult:
         machine, pinned, referee = self.machine, request.target.pinned, self.referee
         seen, configured = machine.seen_node(), self.configured or self.plan

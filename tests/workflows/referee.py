@@ -8,7 +8,7 @@ said. It takes nobody's word for anything: neither a proof's own nor that of the
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TypeVar
 
@@ -254,7 +254,7 @@ class Referee:
             gives_back = state is PowerState.ON and any(each.endpoint == endpoint for each in self.commands)
             if seen and not gives_back:  # what we have switched off comes back, whosever it is by now
                 self.fault("S9", f"{state} {endpoint}, which the configuration names no more since the target was pinned")
-        elif device not in self._planned():
+        elif replace(device, levels=()) not in self._planned():
             self.fault("S10", f"{endpoint} is commanded, which the plan does not name like this")
         for other in self.commands:
             if other.until > attempt.now and other.incident not in self.unaware:
