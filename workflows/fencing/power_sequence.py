@@ -2,7 +2,8 @@
 
 `PowerSequence` keeps what has been proven across tries and restarts of the flow. It never repeats a command blindly: after
 anything unclear it waits until nothing can be in flight and reads (S33, S34). How a device is spoken to is
-`activities/power/`; what follows from a proof is `workflows/fencing/consequences.py`.
+`activities/power/`; in which order that is done, and the wait for the return, is `workflows/fencing/power_steps.py`; what follows
+from a proof is `workflows/fencing/consequences.py`.
 """
 
 from __future__ import annotations

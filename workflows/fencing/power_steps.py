@@ -1,8 +1,8 @@
 """The step power-management, act by act: off and proven, workloads freed, given up or on again, seen to come back.
 
-In which order, and what follows, is the story's (`workflows/fencing/story.py`). How devices are spoken to is
+In which order, and what follows, is the story's (`workflows/fencing/story.py`). How off is commanded and proven is
 `workflows/fencing/power_sequence.py`, what a consequence is `workflows/fencing/consequences.py`. A crash dump is waited for
-before (`CrashDump`).
+before (`CrashDump`), and how often it is tried is `workflows/episode/tries.py`.
 """
 
 from __future__ import annotations
