@@ -1,5 +1,5 @@
 """What `nodewarden deploy admission` prints, and deploy/admission.yaml holds: our admission policies, for our own patches of
-Nodes, and for what a kubelet writes on its own.
+Nodes, and for what a kubelet writes on its own. The one for people's commands is `policy/episode/node_action.py`.
 
 Without them everything works, and a worker or a kubelet that was taken over can do more. They need Kubernetes 1.30.
 """

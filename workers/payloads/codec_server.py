@@ -2,7 +2,8 @@
 
 POST /encode and /decode with `{"payloads": […]}` as Temporal spells them. A caller that is answered can read every history, so it
 refuses a page of another origin than the UI's (a browser always names it), and a request without its token: that of the header
-or, as the UI in a browser sends none, the secret path at which it is found (S51).
+or, as the UI in a browser sends none, the secret path at which it is found (S51). What it needs to serve others than this
+machine is refused in `starter/commands/servers.py`.
 """
 
 from __future__ import annotations

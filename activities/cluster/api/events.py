@@ -2,7 +2,7 @@
 
 One object, reason and message is one Event with a count: its name is derived from them, so that a retry, another worker or the
 next process counts on instead of adding a line. Events are for people and vanish after an hour; nothing of ours ever reads one of
-them (others' are read by `events.py`). What happened to an episode is in its decision record, whether a circuit breaker is
+them (others' are read by `events_on_node`). What happened to an episode is in its decision record, whether a circuit breaker is
 open in the check's status (`objects/check_statuses.py`).
 """
 
