@@ -116,7 +116,7 @@ def _as_text(found: ModesAnswer) -> RenderableType:
         parts.append(Text("\nWhat people changed, the newest first", style="bold"))
         parts += [Padding(Text(str(each)), (0, 0, 0, 2)) for each in reversed(found.changes[-SHOWN:])]
     if (more := len(found.changes) - SHOWN) > 0:
-        parts.append(Text(f"  … and {more} before: see `nodewarden mode -o json`", style="dim"))
+        parts.append(Text(f"  … and {more} before: the JSON of `nodewarden mode` has them", style="dim"))
     return Group(*parts)
 
 

@@ -296,6 +296,8 @@ class PlayedActs(Played, NodeActs, DeviceActs, MachineActs):
 
     async def pin(self, request: contract.PinRequest) -> contract.PinResult:
         pinned = await super().pin(request)
+        if pinned.cordoned:
+            self.acts.append("mark_unschedulable")
         return replace(pinned, plan=pinned.plan.with_levels)  # as it is sealed: a device of no level switches no machine off
 
     async def last_look(self, request: contract.LookRequest) -> contract.LookResult:

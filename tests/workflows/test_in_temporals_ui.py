@@ -14,6 +14,7 @@ from policy.episode.messages import Kind, Outcome
 from tests.workflows.fencing_run import fencing
 from tests.workflows.world import NODE, World
 from workers.composition import workflow_serving
+from workflows.definitions.device_check import DeviceCheckPage
 from workflows.definitions.episodes import RecordedObservation
 
 pytestmark = pytest.mark.timeout(60)
@@ -27,7 +28,7 @@ def test_whatever_a_workflow_may_be_asked_or_told_says_what_it_is(kind: type) ->
     found = workflow._Definition.must_from_class(kind)
     silent = [name for each in (found.updates, found.queries, found.signals) for name, one in each.items() if not one.description]
     assert silent == []
-    assert found.updates or found.signals or kind is RecordedObservation
+    assert found.updates or found.signals or kind in {RecordedObservation, DeviceCheckPage}
 
 
 async def test_the_first_sentence_says_that_a_person_is_needed_and_what_he_can_do(env: WorkflowEnvironment) -> None:

@@ -9,7 +9,7 @@ import pytest
 from temporalio.testing import WorkflowEnvironment
 
 from activities.errors import ErrorType, failure
-from policy.episode.messages import Outcome, Phase, RecordEntry
+from policy.episode.messages import Need, NeedKind, Outcome, Phase, RecordEntry
 from policy.episode.nodefence import STATUSES, STEPS, retries
 from tests.policy.builders import NOW
 from tests.workflows.fencing_run import fenced, fencing
@@ -17,6 +17,9 @@ from tests.workflows.surroundings import eventually
 from tests.workflows.world import World, plan
 from workflows.episode.publisher import Publisher
 from workflows.episode.state import PublisherState
+
+OF_A_PERSON = Need(kind=NeedKind.PERSON, reason="smoke")
+"""Of a check, the pin cordons, too: a plan with no other isolation is New for no time that is shown."""
 
 
 def states(world: World) -> list[tuple[str, str, int]]:
@@ -36,7 +39,7 @@ async def shown(env: WorkflowEnvironment, world: World, phase: Phase) -> None:
 
 async def test_a_whole_fencing_is_shown_state_by_state(env: WorkflowEnvironment) -> None:
     """The seed's words, in the order of its automaton; and nothing is written between two states."""
-    world = World()
+    world = World(need=OF_A_PERSON)
     result = await fenced(env, world)
     assert states(world) == [
         ("Isolation", "New", 0),
@@ -71,7 +74,7 @@ async def test_each_step_is_told_from_its_start_to_its_result(env: WorkflowEnvir
 async def test_a_failing_fencing_is_shown_with_its_tries_and_its_problem(env: WorkflowEnvironment) -> None:
     """needs-human is spelled Error, as the seed has no word for it; the problem says what a person is needed for. What is over
     before anybody could be told of it is told by its Events alone."""
-    world = World(ignores_off=True)
+    world = World(need=OF_A_PERSON, ignores_off=True)
     async with fencing(env, world, parks=True):
         await shown(env, world, Phase.NEEDS_HUMAN)
         power = "Power-Management"

@@ -94,7 +94,7 @@ class IsolationSequence:
     def take_cordon(self, detail: str, version: str) -> None:
         """The cordon that the plan begins with was carried out with the pin, after a look that said go (S20)."""
         self._episode.note("last-look", LookVerdict.GO.value, version=version)
-        self._note_cordon(detail, version)
+        self._episode.note("mark-unschedulable", "ok", detail, version=version)
         self._progress.done.append(0)
 
     async def carry_out(self) -> None:
@@ -144,10 +144,11 @@ class IsolationSequence:
 
         result = await self._preflight.licensed(cordon, what, Operation.CORDON)
         self._episode.learns_of(result.added)
-        self._note_cordon(result.detail, result.version)
+        self._episode.note("mark-unschedulable", "ok", result.detail, version=result.version)
+        self.publish_cordon()
 
-    def _note_cordon(self, detail: str, version: str) -> None:
-        self._episode.note("mark-unschedulable", "ok", detail, version=version)
+    def publish_cordon(self) -> None:
+        """As an Event."""
         self._node_writer.send_event(EventReason.NODE_ISOLATED, self._episode.state.reason)
 
     async def _taint(self, method: PlannedMethod) -> None:
