@@ -37,7 +37,7 @@ from tests.system.worker_process import ROOT
 RESULTS = ROOT / "benchmarks" / "results"
 QUICK = MachineSettings(create=0.5, switch_off=0.5, destroy=0.5, remove_node=0.5)
 NODES = 12
-HELPED = ("questions answered", "nodes helped by hand", "stuck scanners replaced", "stuck episodes terminated")
+HELPED = ("questions answered", "nodes helped by hand", "stuck episodes terminated")
 VERDICTS = ("nothing found", "found something", "interrupted", "broke off with an error of its own")
 
 

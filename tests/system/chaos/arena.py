@@ -300,7 +300,7 @@ class Arena:
         while time.monotonic() - began < REST_WITHIN:
             status = await self.look()
             if status is not None:
-                await self._start_what_is_stuck(status)
+                await self._end_what_is_stuck(status)
             if status is not None and status.scanner is not None:
                 await self._take_back(status)
                 await self._answer(status, storm=storm and time.monotonic() - began > STORM_LASTS)
@@ -331,13 +331,10 @@ class Arena:
     def _is_whole(self) -> bool:
         return self.system.at_rest() and sum(1 for _ in self.system.cluster.view.nodes) == self._size
 
-    async def _start_what_is_stuck(self, status: ClusterStatus) -> None:
-        """What `status` says to do with a workflow that no worker can go on with: the SDK may write a history that it can't read
-        (temporalio/sdk-python#1591), after an update to a workflow with a task that had timed out."""
-        if status.scanner is None and STUCK in status.problem:
-            self.counts["stuck scanners replaced"] += 1
-            self.note(status.problem)
-            await self.insists("scan start", lambda: self.warden.start_scanner(self.name, cap=self.cap))
+    async def _end_what_is_stuck(self, status: ClusterStatus) -> None:
+        """What `status` says to do with an episode that no worker can go on with: the SDK may write a history that it can't read
+        (temporalio/sdk-python#1591), after an update to a workflow with a task that had timed out. A scanner has to go on by
+        itself."""
         for each in status.silent:
             if STUCK in each.problem:
                 self.counts["stuck episodes terminated"] += 1
