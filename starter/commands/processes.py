@@ -49,7 +49,7 @@ async def worker(
     """Run a worker until SIGTERM or Ctrl-C; then let what is in flight end. Waits for Temporal if it is not up yet."""
     from workers import process
     from workers.composition import needs_clusters, warn_without_temporal
-    from workers.logs import configure
+    from workers.logs import configure, finish
     from workers.runtime import start_runtime
     from workers.worker import Role, WorkerDeployment, stop_on_signals
 
@@ -72,6 +72,7 @@ async def worker(
             await process.work(settings, running, clusters=clusters, role=chosen, deployment=version)
     except SettingsError as error:  # a key that is refused, or can't be read: people may see nothing but logs
         log.error("this worker ends, and nothing is done by it: %s", error)
+        finish()  # the thread that writes lines may not get to it any more
         raise
     return Exit.OK
 

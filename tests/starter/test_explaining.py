@@ -368,7 +368,7 @@ def test_the_last_changes_of_modes_are_listed_the_newest_first() -> None:
     at = shown.index("What people changed, the newest first")
     assert shown[at + 1] == f"  {written(ago(1))}: the rule for nodes with rack=r7 was taken back by bob: enough"
     assert shown[at + 2].endswith(": observe was set for all nodes by ada: drill 8")
-    assert shown[-1] == "  … and 2 before: see `nodewarden mode -o json`"
+    assert shown[-1] == "  … and 2 before: the JSON of `nodewarden mode` has them"
 
 
 async def test_what_is_changed_is_listed_after_the_next_start(keyboard: Path, warden: Nodewarden, cluster: str) -> None:

@@ -267,17 +267,15 @@ async def test_an_off_that_is_accepted_and_ignored_frees_nothing(playing: dict[s
 
 
 @for_each(lambda stand: stand.refused != "")
-async def test_wrong_credentials_are_noticed_before_anything_is_done(
-    playing: dict[str, asyncio.Task[Played]], driver: str
-) -> None:
-    """S12: parked with no cordon and no command, by words in which no secret is."""
+async def test_wrong_credentials_are_noticed_before_any_command(playing: dict[str, asyncio.Task[Played]], driver: str) -> None:
+    """S12: parked with a cordon and no command, by words in which no secret is."""
     played, case = await _case(playing, driver, REFUSES)
     assert case.parked is not None
     assert STANDS[driver].refused in case.parked.problem
     assert STANDS[driver].endpoint in case.parked.problem
     assert case.arrived == []
     assert case.seen == []
-    assert case.traces == ["mark"]
+    assert case.traces == ["mark", "cordon"]
     assert CONSEQUENCES.isdisjoint(case.acts)
     assert "power-management.power-off" not in case.acts
     told = [case.parked.problem, *(entry.detail for entry in case.record)]
