@@ -625,10 +625,10 @@ class FencingStory:
             return self._returned
         if case.power.proof is None and await case.preflight.need_is_gone():
             outcome, message = Outcome.RECOVERED, "the node came back by itself"
-            if not case.pinned_node.says_ready():
-                outcome, message = (
-                    (Outcome.RELEASED, "the Node is gone") if case.pinned_node.is_gone() else (outcome, "the need is gone")
-                )
+            if case.pinned_node.is_gone():
+                outcome, message = Outcome.RELEASED, "the Node is gone"
+            elif not case.pinned_node.says_ready():
+                message = "the need is gone"
             if not (problem := case.doubt() or await self.power_management.switch_on_again()):
                 return partial(self._restored, outcome, message)
             self.episode.state.problem = f"{message}; but {problem}"  # and so it stays parked
