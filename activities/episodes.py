@@ -243,6 +243,7 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
             kind=Kind(described.workflow_type) if ours else Kind.FENCING,
             permit=is_open,  # until the episode itself says otherwise: what is not known counts (S14)
             started=described.start_time,
+            ended=described.close_time,
         )
         if not is_open or not ours:
             return description

@@ -95,6 +95,7 @@ class EpisodeDescription:
     parked: bool = False
     permit: bool = False
     started: datetime | None = None
+    ended: datetime | None = None
     control_plane: bool | None = None
     node_uid: str = ""
     provider_id: str = ""

@@ -151,6 +151,10 @@ RESTS = {
         "scanner-rests-for-the-last-one",
         "until the list of open episodes has all that the last scanner admitted",
     ),
+    "test_releases::test_s14_while_temporal_can_t_be_asked_a_permit_counts": (
+        "scanner-rests-for-a-release",
+        "before episodes are asked again for permits that were given back in their names",
+    ),
     "test_remediation_served::test_a_remediation_rests_on_a_server[for a person]": ("remediation-rests-for-a-person", ""),
     "test_remediation_served::test_a_remediation_rests_on_a_server[for an earlier object]": (
         "remediation-rests-for-an-earlier-object",

@@ -210,8 +210,8 @@ class Fleet:
         self.faults: dict[str, deque[str]] = {}
         """What befalls the next attempts at an activity."""
         self.open: dict[str, Episode] = {}
-        self.ended: dict[str, tuple[str, datetime]] = {}
-        """By node, the outcome of its last episode."""
+        self.ended: dict[str, tuple[str, datetime, str]] = {}
+        """By node, the outcome of its last episode, its end and its incident."""
         self.records: dict[str, ObservationRecord] = {}
         self.stream: dict[str, Decision] = {}
         self.begun = START
@@ -383,7 +383,7 @@ class Fleet:
         for asked in (*request.episodes, *request.remediations):
             outcome = OpenOutcome(node=asked.node, incident=asked.incident, opened=Opened.STARTED, workflow_id="")
             found = self.open.get(asked.node)
-            why, ended = self.ended.get(asked.node, ("", START))
+            why, ended, _ = self.ended.get(asked.node, ("", START, ""))
             if found is not None and found.incident == asked.incident:
                 yield replace(outcome, opened=Opened.JOINED)
             elif found is not None:
@@ -406,7 +406,9 @@ class Fleet:
     def _described(self, node: str) -> EpisodeDescription:
         found = self.open.get(node)
         if found is None:
-            return EpisodeDescription(node=node, known=node in self.ended, open=False, workflow_id=episode_id(CLUSTER, node))
+            _, ended, incident = self.ended.get(node, ("", None, ""))
+            known = {"known": ended is not None, "ended": ended, "incident": incident}
+            return EpisodeDescription(node=node, open=False, workflow_id=episode_id(CLUSTER, node), **known)
         return EpisodeDescription(
             node=node,
             known=True,
@@ -476,7 +478,7 @@ class Fleet:
         if self.open.get(episode.node) is not episode:
             return
         del self.open[episode.node]
-        self.ended[episode.node] = (outcome, self.now)
+        self.ended[episode.node] = (outcome, self.now, episode.incident)
         body = self.nodes[episode.node]
         if body.mark == episode.incident:
             body.mark = ""

@@ -410,6 +410,13 @@ class FleetPlay:
     def signals_are_late(self) -> None:
         self.fleet.late = timedelta(seconds=self.draw.choice((0, 3, 30, 90)))
 
+    def forges_release(self) -> None:
+        """A stranger says in an episode's name that it gives its permit back."""
+        if self.fleet.open:
+            episode = self.fleet.open[self.draw.choice(sorted(self.fleet.open))]
+            how = self.draw.choice(({"outcome": Outcome.RECOVERED.value}, {"parked": True}, {"held": True}))
+            self.fleet.release(Release(node=episode.node, incident=episode.incident, **how))
+
     # Episodes -----------------------------------------------------------------------------------------------------------
 
     def _begins(self, episode: Episode) -> None:

@@ -126,6 +126,7 @@ class ScriptedCluster:
     """Which records Temporal does not take."""
     named: int = 0
     may_open: asyncio.Event = field(default_factory=asyncio.Event)
+    may_describe: asyncio.Event = field(default_factory=asyncio.Event)
     may_list: asyncio.Event = field(default_factory=asyncio.Event)
     may_release: asyncio.Event = field(default_factory=asyncio.Event)
     may_tell: asyncio.Event = field(default_factory=asyncio.Event)
@@ -134,7 +135,7 @@ class ScriptedCluster:
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
-        for each in (self.may_open, self.may_list, self.may_release, self.may_tell):
+        for each in (self.may_open, self.may_describe, self.may_list, self.may_release, self.may_tell):
             each.set()
         self.show(self.current)
 
@@ -235,6 +236,8 @@ class ScriptedCluster:
 
     async def describe(self, request: contract.DescribeRequest) -> contract.DescribeResult:
         self.described.append(request.nodes)
+        await self.may_describe.wait()
+        self._fails("describe", "Temporal is away")
         closed = [contract.EpisodeDescription(node=node, known=False, open=False, workflow_id="") for node in request.nodes]
         return contract.DescribeResult(episodes=tuple(self.known.get(found.node, found) for found in closed))
 
@@ -294,8 +297,17 @@ class Scan:
         await eventually(self.env, lambda: len(self.world.opened) >= count)
 
     async def release(self, episode: FencingInput, **changes: object) -> None:
-        """An episode says that it has ended or parked."""
+        """An episode says that it has ended or parked, and Temporal shows the same."""
         release = replace(Release(node=episode.node, incident=episode.incident, outcome="recovered"), **changes)  # type: ignore[arg-type]
+        self.world.known[episode.node] = contract.EpisodeDescription(
+            node=episode.node,
+            known=True,
+            open=release.parked or release.held,
+            parked=release.parked,
+            incident=release.incident,
+            workflow_id=episode_id(self.cluster, episode.node),
+            ended=None if release.parked or release.held else await self.env.get_current_time(self.handle),
+        )
         await self.client_handle().signal(HealthScanner.release, release)
 
     async def ask(self, node: str, incident: str = "by-hand", *, by_person: bool = True, override: str = "") -> PermitAnswer:

@@ -13,7 +13,7 @@ from policy.checks.fence_policies import Attempts, PowerMoment
 from policy.episode.decisions import Decision, DecisionKind
 from policy.episode.messages import Kind
 from policy.episode.modes import ClusterModes, ModeChange, ModeRule
-from policy.episode.permits import NeedsPerson, Permit, PermitDecision, PermitRequest, PermitState, Portion, Replacing
+from policy.episode.permits import NeedsPerson, Permit, PermitDecision, PermitRequest, PermitState, Portion, Release, Replacing
 from policy.history.spells import Ending, HeldSpan, NodeDays, ObservationRecord, Spell
 from policy.scan.pauses import PastPause, Pause
 from policy.scan.repeat_alarm import PastIncident, Repetition
@@ -21,7 +21,7 @@ from policy.values.mode import Mode
 from tests.workflows.scanner_run import NOW, carried_over, report
 from workflows.definitions.scanner import HealthScanner
 from workflows.kit.messages import HoldOff, StopRequest
-from workflows.scanner.state import PreservationNotice, ScannerInput, ScannerState
+from workflows.scanner.state import PreservationNotice, ScannerInput, ScannerState, UnconfirmedRelease
 
 LATER = NOW + timedelta(minutes=1)
 
@@ -57,6 +57,7 @@ FULL = ScannerState(
     attempts={"a": Attempts(node="a", failed=1, at=NOW)},
     replaced=[Replacing(owner="MachineSet/m", node="a", since=NOW, until=LATER)],
     released={"h": NOW},
+    releases=[UnconfirmedRelease(release=Release(node="a", incident="of-a", held=True), at=NOW)],
     portions=(Portion(incident="i", number=1, pods=2, until=LATER),),
     preservations={"a": PreservationNotice(victim="a", stamp="s", at=NOW)},
     pauses=(PastPause(pause=Pause(who="ada", owner="ada", reason="drill", since=NOW)),),

@@ -44,6 +44,7 @@ from tests.policy.builders import NOW, a_check, a_node
 from tests.workflows.scanner_run import carried_over, report_of
 from workflows.definitions.scanner import HealthScanner
 from workflows.scanner.permits import DESCRIBE_EVERY
+from workflows.scanner.releases import CONFIRMED
 from workflows.scanner.state import ScannerInput, ScannerState
 
 pytestmark = pytest.mark.timeout(600)
@@ -104,7 +105,8 @@ class Play:
 
     def start(self, state: ScannerState) -> None:
         self.scanner = HealthScanner(ScannerInput(cluster="c", holder="us", cap=CAP, state=state))
-        self.scanner._story._background = SimpleNamespace(begin=self.begun.append)  # type: ignore[assignment]
+        background: Any = SimpleNamespace(begin=self.begun.append)
+        self.scanner._story._background = self.scanner._story.releases._background = background
         self.state = self.scanner._state
 
     # What the scanner sees and asks ---------------------------------------------------------------------------------
@@ -300,7 +302,7 @@ async def played(seed: int, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(workflow, "now", lambda: play.now)
     monkeypatch.setattr(workflow, "uuid4", lambda: UUID(int=chance.getrandbits(128)))
     monkeypatch.setattr(workflow, "info", lambda: SimpleNamespace(workflow_id="scanner/c", run_id="run"))
-    monkeypatch.setattr(workflow, "patched", lambda _: False)
+    monkeypatch.setattr(workflow, "patched", lambda name: name == CONFIRMED)
     monkeypatch.setattr(workflow, "logger", logging.getLogger("temporalio.workflow"))
     monkeypatch.setattr(candidates, "MAXIMUM_CANDIDATES", 3)
     play = Play(chance)

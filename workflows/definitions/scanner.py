@@ -106,7 +106,7 @@ class HealthScanner:
     @workflow.signal(description="An episode ended, waits for a person or is held (not for people).")
     def release(self, release: Release) -> None:
         """An episode ended, parked, or is held; that is no failure of it."""
-        self._story.take_release(release)
+        self._story.releases.take(release)
 
     @workflow.query(description="Which of those incidents may disrupt their nodes now.")
     def holds_permits(self, asked: PermitQuestions) -> PermitQuestions:

@@ -150,20 +150,14 @@ class Holders:
 
     async def _describe(self, nodes: tuple[str, ...], report: ScanReport | None = None) -> bool:
         """Ask what the nodes' episodes do. report: where the table is built anew; its policies say how many permits count."""
-        state = self._state
-        asked_at, described = workflow.now(), list[EpisodeDescription]()
-        for first in range(0, len(nodes), DESCRIBED_AT_ONCE):
-            request = DescribeRequest(cluster=self._scanner.cluster, nodes=nodes[first : first + DESCRIBED_AT_ONCE])
-            try:
-                result = await options.execute(
-                    EpisodeActivities.describe, request, options.temporal_call(), "describes the holders of permits"
-                )
-            except ActivityError as error:
-                self.problem = f"holders can't be described: {error_message(error)}"
-                return False
-            described += result.episodes
+        state, asked_at = self._state, workflow.now()
+        try:
+            described = await self.look_up(nodes)
+        except ActivityError as error:
+            self.problem = f"holders can't be described: {error_message(error)}"
+            return False
         self.problem = ""
-        for episode in sorted(described, key=lambda each: (each.started or asked_at, each.node)):
+        for episode in sorted(described.values(), key=lambda each: (each.started or asked_at, each.node)):
             released_at = state.released.get(episode.incident)
             if not episode.open or released_at is None or asked_at - released_at >= CLOSING:
                 # An episode that a predecessor granted keeps its permit, as far as the cap goes; later strangers must ask (S14,
@@ -173,6 +167,17 @@ class Holders:
                 state.reconcile(episode, asked_at, room=room, anew=not state.known)
                 hold_offs.end_by_person(state, episode)
         return True
+
+    async def look_up(self, nodes: tuple[str, ...]) -> dict[str, EpisodeDescription]:
+        """What Temporal knows of the nodes' episodes, and what these say themselves. Raises ActivityError."""
+        described = list[EpisodeDescription]()
+        for first in range(0, len(nodes), DESCRIBED_AT_ONCE):
+            request = DescribeRequest(cluster=self._scanner.cluster, nodes=nodes[first : first + DESCRIBED_AT_ONCE])
+            result = await options.execute(
+                EpisodeActivities.describe, request, options.temporal_call(), "describes the holders of permits"
+            )
+            described += result.episodes
+        return {each.node: each for each in described}
 
     async def _find_open(self) -> FoundOpen | None:
         """None where they could not be listed: the problem says why."""

@@ -19,7 +19,7 @@ from policy.episode.decisions import Decision, DecisionKind
 from policy.episode.messages import Kind
 from policy.episode.modes import REPAIRS, ClusterModes, ModeChanges
 from policy.episode.notices import REMIND_EVERY
-from policy.episode.permits import NeedsPerson, Permit, PermitRequest, PermitState, Portion, Replacing
+from policy.episode.permits import NeedsPerson, Permit, PermitRequest, PermitState, Portion, Release, Replacing
 from policy.history.spells import NodeDays, ObservationRecord, Spell
 from policy.scan.pauses import Pauses
 from policy.scan.repeat_alarm import DEFAULT_ALARM, PastIncident, RepeatAlarm, Repetition
@@ -38,6 +38,14 @@ class PreservationNotice:
 
     victim: str
     stamp: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnconfirmedRelease:
+    """What a signal has said in an episode's name, and when it came."""
+
+    release: Release
     at: datetime
 
 
@@ -65,6 +73,8 @@ class ScannerState:
     """One per node, in the order in which they were granted; the parked ones as well."""
     queue: list[PermitRequest] = field(default_factory=list)
     """The episodes that wait for a permit, first come first; one request of each incident."""
+    releases: list[UnconfirmedRelease] = field(default_factory=list)
+    """Those that Temporal has not shown to be so yet (`releases.py`); bounded there."""
     need_person: dict[str, NeedsPerson] = field(default_factory=dict)
     """The open episodes that wait for a person, by node."""
     known: bool = False

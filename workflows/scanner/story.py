@@ -47,6 +47,7 @@ from workflows.scanner.background_tasks import BackgroundTasks, CoalescedTask
 from workflows.scanner.commands import Commands
 from workflows.scanner.permits import LIST_LAG, PAUSE_AFTER_FAILURE, Holders, Permits
 from workflows.scanner.queue import PermitQueue
+from workflows.scanner.releases import Releases
 from workflows.scanner.spells import MOST_SHOWN, Spells
 from workflows.scanner.state import PreservationNotice, ScannerInput, ScannerState, Underway
 
@@ -103,6 +104,7 @@ class ScannerStory:
         self._watched = frozenset[str]()
         """The nodes that the last scan was to watch."""
         self._opening: set[str] = set()
+        self.releases = Releases(state, self._holders, self._background, opening=self._opening, believe=self._take_release)
         self._describing = False
         self._nameless = self._open_problem = self._preservation_problem = ""
 
@@ -117,6 +119,7 @@ class ScannerStory:
         workflow.register_random_seed_callback(lambda _: self._holders.forget())
         await self._learn_our_name()
         self._background.begin(self._wake_under_another_build())
+        self.releases.confirm()
         while self._underway.stop is None and not continuation.roll_is_due(may_move=self._state.scans > self._scans_before):
             poll = self._begin_poll()
             await self._serve_during(poll)
@@ -136,6 +139,7 @@ class ScannerStory:
             self._background.reap()
             self._show()
         self._notifying.end()
+        self.releases.end()
         await self.spells.end(stopped=self._underway.stop is not None)
         await self._background.ended()
 
@@ -446,6 +450,7 @@ class ScannerStory:
                 self._take_outcome(outcome)
         finally:
             self._opening.difference_update(each.node for each in inputs)
+        self.releases.confirm()
 
     def _take_outcome(self, outcome: OpenOutcome) -> None:
         state, permit = self._state, self._state.permits.get(outcome.node)
@@ -567,7 +572,7 @@ class ScannerStory:
 
     # What episodes ask ----------------------------------------------------------------------------------------------
 
-    def take_release(self, release: Release) -> None:
+    def _take_release(self, release: Release) -> None:
         """Its node is left alone for now, where that is due."""
         state = self._state
         if release.held:
