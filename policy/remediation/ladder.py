@@ -169,6 +169,16 @@ def _impossible_for_its_machine(strategy: Strategy, body: Body, *, live: bool) -
     return ""
 
 
+def steps_not_known(problem: str) -> str:
+    """Why a person who names no steps has nothing done. problem: of a health check that can't be read, and may cover the node."""
+    return f"which steps the node has is not known: {problem}; or name the steps (--with, `strategies`)"
+
+
+def name_the_node(machine: str, node: str) -> str:
+    """Why a Machine is not remediated by its own name."""
+    return f"{machine}: expected a Machine that has no Node, this one has Node/{node}: name that"
+
+
 def removes(steps: tuple[EscalationStep, ...]) -> bool:
     """Whether each step ends with another machine in the place of this one."""
     return bool(steps) and all(RULES[step.strategy].replaces for step in steps)

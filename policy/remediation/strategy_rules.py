@@ -59,7 +59,7 @@ class StrategyRule:
     its plan. template: the kind of ours that stands for it in a health check, "" where none does. replaces: it ends with
     another machine, so a controller must own the Machine. owners: the kinds of owner that it works with, empty for any. doubt:
     what must hold of the target's Machine that a scan may not know, in words to end a sentence with; "": a target without a
-    known Machine has none.
+    known Machine has none. endless: what that a step has no time-out means for those after it, "" where its own plan ends it.
     """
 
     action: Action
@@ -69,6 +69,7 @@ class StrategyRule:
     replaces: bool = False
     owners: tuple[str, ...] = ()
     doubt: str = ""
+    endless: str = ""
 
 
 DELETION_TIMEOUT = timedelta(minutes=30)
@@ -93,8 +94,14 @@ RULES: Mapping[Strategy, StrategyRule] = {
         replaces=True,
         owners=REPLACING_OWNERS,
     ),
-    Strategy.EXTERNAL: StrategyRule(action=Action.CREATE_REMEDIATION, needs=Needs.TEMPLATE),
-    Strategy.ANNOTATE_EXTERNAL: StrategyRule(action=Action.ANNOTATE_EXTERNAL, needs=Needs.MACHINE),
+    Strategy.EXTERNAL: StrategyRule(
+        action=Action.CREATE_REMEDIATION,
+        needs=Needs.TEMPLATE,
+        endless="has no time-out: the next step comes only if its object says that it has failed",
+    ),
+    Strategy.ANNOTATE_EXTERNAL: StrategyRule(
+        action=Action.ANNOTATE_EXTERNAL, needs=Needs.MACHINE, endless="has no time-out: no step comes after it"
+    ),
     Strategy.FENCE: StrategyRule(action=Action.FENCE, needs=Needs.NODE, template=KIND),
     Strategy.REBOOT: StrategyRule(action=Action.REBOOT, needs=Needs.NODE, template=REBOOT),
     Strategy.DETACH_VOLUMES: StrategyRule(action=Action.DETACH_VOLUMES, needs=Needs.NODE, template=VOLUME_DETACHMENT),

@@ -7,14 +7,14 @@ section answers how the node would be remediated (`outlook`), which `nodewarden 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from policy.checks.circuit_breakers import TAKEOVER, CircuitBreaker, Counts, OpenReason, threshold_breached
 from policy.checks.health_check import HealthCheck, RetryRules
 from policy.checks.rules import rules_of
-from policy.checks.verdict import Health, JudgedTarget, Standing
+from policy.checks.verdict import MACHINE, Health, JudgedTarget, Standing
 from policy.dialects.node_fencing import CLUSTER_CONFIG
 from policy.episode import gate
 from policy.episode.gate import WITHOUT_LABEL, WITHOUT_MACHINE_ANNOTATION
@@ -31,6 +31,9 @@ from policy.remediation.ladder import (
     impossible,
     ladder_of,
     most_at_once,
+    name_the_node,
+    possible,
+    steps_not_known,
 )
 from policy.remediation.memory import OWNERS_OWN, LastRemediation, NextRemediation, last_of, next_turn, rules_for, turn_of
 from policy.remediation.strategy_rules import RULES, Action
@@ -354,19 +357,24 @@ def _person_needed(outlook: Outlook | None) -> str:
 NO_TURN = NextRemediation(retry=0)
 
 _BY_HAND = (Dialect.MEDIK8S, Dialect.OPENSHIFT, Dialect.CLUSTER_API)
-"""The order in which the checks that cover a node are asked for the steps that a person named."""
+"""The order in which the checks that cover a node are asked for the steps that a person has not named."""
+
+_HEALTH_CHECKS = frozenset({"NodeHealthCheck", "MachineHealthCheck"})
+"""The kinds of those."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedStep:
     """One step of the ladder. failed: it has failed in this sequence of retries and is passed over. impossible: why it can't be
-    carried out, "" where it can. next: this one would be tried. doubtful: what only a live look can decide."""
+    carried out, "" where it can. next: this one would be tried. doubtful: what only a live look can decide. endless: what becomes
+    of the steps after it, since nothing ends it, "" for one that ends, and for the last."""
 
     step: EscalationStep
     failed: bool = False
     impossible: str = ""
     next: bool = False
     doubtful: str = ""
+    endless: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -465,31 +473,60 @@ def outlook_by_hand(
     name: str,
     *,
     named: tuple[EscalationStep, ...] | None = None,
+    whole: bool = True,
     body: Body | None = None,
     owners: Mapping[str, OwnersRules] | None = None,
 ) -> Outlook | None:
     """How a request by hand would be remediated: from the first step, whatever has failed, and at once. None: there is no such
     thing.
 
-    named: the steps that the person named. body: as a live look has found it, None where only the snapshot is known.
+    named: the steps that the person named. whole: all of them or none. body: as a live look has found it, None where only the
+    snapshot is known.
     """
     targets = targets_named(snapshot, name)
     if not targets and body is None:
         return None
     victim = targets[0].victim_name if targets else name
-    opinions = [snapshot.checks[key] for key in (snapshot.verdicts_on(targets[0].victim) if targets else ())]
-    covering = sorted(
-        (check for check in opinions if check.dialect in _BY_HAND),
-        key=lambda check: (_BY_HAND.index(check.dialect), check.ref.key),
-    )
     target = next((each for each in targets if each.machine is not None), targets[0] if targets else None)
-    has_node = target is not None and target.node is not None if body is None else body.has_node
-    check = covering[0] if covering and has_node else None
     seen = body or (body_of(target) if target is not None else Body(has_node=False))
-    found = _drawn(check, victim, seen, named, (), live=body is not None)
+    if problem := _misnamed(snapshot, name, target, has_node=seen.has_node):
+        return Outlook(victim=victim, problem=problem)
+    check, problem = None, ""
+    if seen.has_node:
+        check, problem = _asked_by_hand(snapshot, targets, with_machine=body is None or seen.phase is not None)
+    if problem and named is None:
+        return Outlook(victim=victim, problem=problem)
+    found = _drawn(check, victim, seen, named, (), live=body is not None, whole=whole and named is not None)
     if target is None:
         return found
     return _remembering(found, snapshot, target, rules=None, turn=NO_TURN, in_flight=(), owners=owners or {})
+
+
+def _misnamed(snapshot: LedgerSnapshot, name: str, target: JudgedTarget | None, *, has_node: bool) -> str:
+    """Why a person's request by that name is refused, "" where it is not: the Node's name is the victim's, the Machine's own only
+    where there is no Node."""
+    alone = name.startswith(MACHINE)
+    for each in snapshot.machines.values() if alone else ():
+        its_name = f"{MACHINE}{each.machine.namespace}/{each.machine.name}" if each.machine is not None else ""
+        if name == its_name and each.node_name in snapshot.nodes:
+            return name_the_node(name, each.node_name)
+    if alone or has_node or target is None or target.machine is None:
+        return ""
+    return f"there is no Node/{name}: by hand its Machine is {MACHINE}{target.machine.namespace}/{target.machine.name}"
+
+
+def _asked_by_hand(
+    snapshot: LedgerSnapshot, targets: Collection[JudgedTarget], *, with_machine: bool
+) -> tuple[HealthCheck | None, str]:
+    """The check by which a person who names no steps has a Node remediated: the first that covers it, in use or not; and why
+    that is not known where none of those that can be read does."""
+    known = [*snapshot.checks.values(), *(each.check for each in snapshot.bad.values() if each.check is not None)]
+    asked = [check for check in known if check.dialect in _BY_HAND and (with_machine or not check.of_machines)]
+    for check in sorted(asked, key=lambda check: (_BY_HAND.index(check.dialect), check.ref.key)):
+        if any(rules_of(check).covers(target) for target in targets):
+            return check, ""
+    unread = sorted(each.error for each in snapshot.bad.values() if each.check is None and each.ref.kind in _HEALTH_CHECKS)
+    return None, steps_not_known(unread[0]) if unread else ""
 
 
 def _drawn(
@@ -500,29 +537,29 @@ def _drawn(
     failed: tuple[str, ...],
     *,
     live: bool,
+    whole: bool = False,
 ) -> Outlook:
     key = check.ref.key if check is not None else ""
     try:
         ladder = ladder_of(check, body, named)
+        taken, problem = possible(check, body, named, live=live, whole=whole)
     except PolicyError as error:
         return Outlook(victim=victim, check=key, problem=str(error))
-    refusals = {step.name: impossible(step, body, live=live) for step in ladder}
-    possible = tuple(step for step in ladder if not refusals[step.name])
-    first = first_step(possible, failed)
-    chosen = possible[first].name if first is not None else ""
+    first = first_step(taken, failed)
+    chosen = taken[first].name if first is not None else ""
     unknown = not live and body.phase is None
     steps = tuple(
         PlannedStep(
             step=step,
             failed=step.name in failed,
-            impossible=refusals[step.name],
+            impossible=impossible(step, body, live=live),
             next=step.name == chosen,
             doubtful=RULES[step.strategy].doubt if unknown else "",
+            endless=RULES[step.strategy].endless if step.timeout is None and step in taken[:-1] else "",
         )
         for step in ladder
     )
-    problem = "" if possible else next(iter(refusals.values()), "its check names no way to remediate")
-    plain = check is not None and named is None and bool(possible) and fences_only(check, possible)
+    plain = check is not None and named is None and bool(taken) and fences_only(check, taken)
     return Outlook(victim=victim, check=key, steps=steps, problem=problem, plain=plain, owner=body.owner)
 
 

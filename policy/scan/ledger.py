@@ -134,11 +134,18 @@ class Ledger:
                 target.shown_as = None  # the next look at it counts as a change
 
     def put_bad_check(
-        self, ref: ObjectRef, error: str, *, uid: str = "", generation: int = 0, reason: Unusable = Unusable.OBJECT
+        self,
+        ref: ObjectRef,
+        error: str,
+        *,
+        uid: str = "",
+        generation: int = 0,
+        reason: Unusable = Unusable.OBJECT,
+        check: HealthCheck | None = None,
     ) -> None:
         """A check that can't be used as written. It selects nothing and admits nothing, and its former verdicts are forgotten,
         so that all workers agree; the other checks go on."""
-        bad = BadCheck(ref=ref, error=error, uid=uid, generation=generation, reason=reason)
+        bad = BadCheck(ref=ref, error=error, uid=uid, generation=generation, reason=reason, check=check)
         if self._bad.get(ref.key) == bad:
             return
         self._version += 1

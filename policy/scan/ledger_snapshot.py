@@ -31,13 +31,14 @@ from policy.values.object_refs import Dialect, ObjectRef
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BadCheck:
-    """A health check that can't be used, and why. reason: a code for programs."""
+    """A health check that can't be used, and why. reason: a code for programs. check: as it was read, None where it can't be."""
 
     ref: ObjectRef
     error: str
     reason: Unusable = Unusable.OBJECT
     uid: str = ""
     generation: int = 0
+    check: HealthCheck | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

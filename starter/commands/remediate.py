@@ -52,6 +52,9 @@ StepsOption = Annotated[
         "Default: the steps of the node's health check, else the deletion of its Machine.",
     ),
 ]
+SkipOption = Annotated[
+    bool, typer.Option("--skip-impossible", help="Leave out steps of --with that can't be carried out, instead of refusing.")
+]
 
 app = typer.Typer(
     cls=NodeOrCommand,
@@ -70,9 +73,7 @@ async def begin(
     who: WhoOption = "",
     override: OverrideOption = None,
     yes: YesOption = False,
-    skip_impossible: Annotated[
-        bool, typer.Option("--skip-impossible", help="Leave out steps of --with that can't be carried out, instead of refusing.")
-    ] = False,
+    skip_impossible: SkipOption = False,
     wait: Annotated[bool, typer.Option("--wait", "-w", help="Wait for the end; exit 1 if the node was not repaired.")] = False,
     cluster: ClusterOption = "",
     output: OutputOption = None,
@@ -84,7 +85,7 @@ async def begin(
     session = session_of(context, cluster=cluster, output=output)
     named, why = named_steps(steps), given("--reason", reason)
     question = f"Carry out these steps on {node}, until it is well or replaced?"
-    show = partial(_show_steps, session, node, named)
+    show = partial(_show_steps, session, node, named, whole=not skip_impossible)
     if (refused := await confirmed(REMEDIATION, question, node, yes=yes, override=override, show=show)) is not None:
         return refused
     strategies = tuple(word.strip() for word in ",".join(steps or ()).split(",") if word.strip())
@@ -94,7 +95,7 @@ async def begin(
         return await follow(session, episode, REMEDIATION, to_its_end=wait)
 
 
-async def _show_steps(session: Session, node: str, named: tuple[EscalationStep, ...] | None) -> None:
+async def _show_steps(session: Session, node: str, named: tuple[EscalationStep, ...] | None, *, whole: bool) -> None:
     """On stderr, before the question. What can't be read is said, and the question asked all the same."""
     from temporalio.exceptions import ApplicationError
 
@@ -103,7 +104,7 @@ async def _show_steps(session: Session, node: str, named: tuple[EscalationStep, 
 
     try:
         console = PlainConsole(stderr=True, highlight=False, markup=False, emoji=False)
-        console.print(as_table(await read_plan(session, node, named)))
+        console.print(as_table(await read_plan(session, node, named, whole=whole)))
     except (ApplicationError, RequestError, SettingsError) as error:
         complain(f"the steps can't be shown: {error}")
 
@@ -115,6 +116,7 @@ async def plan(
     node: PatientArgument,
     *,
     steps: StepsOption = None,
+    skip_impossible: SkipOption = False,
     filename: FilesOption = None,
     now: NowOption = "",
     cluster: ClusterOption = "",
@@ -129,18 +131,18 @@ async def plan(
     from starter.plans.cluster_objects import cluster_from_files
 
     session = session_of(context, cluster=cluster, output=output)
-    named = named_steps(steps)
+    named, whole = named_steps(steps), not skip_impossible
     if filename:
-        found = planned(cluster_from_files(filename, asked_now(now), overlap=Overlap.STRICTEST), node, named, None)
+        found = planned(cluster_from_files(filename, asked_now(now), overlap=Overlap.STRICTEST), node, named, None, whole=whole)
     else:
-        found = await read_plan(session, node, named)
+        found = await read_plan(session, node, named, whole=whole)
     if not session.for_programs and found.by_hand is None and not found.mistakes:
         raise NoSuchNodeError(node, found.names)
     show(session, lambda: as_model(found), lambda: as_table(found))
     return _code(found)
 
 
-async def read_plan(session: Session, node: str, named: tuple[EscalationStep, ...] | None) -> RemediationPlan:
+async def read_plan(session: Session, node: str, named: tuple[EscalationStep, ...] | None, *, whole: bool) -> RemediationPlan:
     """Of the cluster as it is now, with the caller's own rights."""
     from activities.cluster.api.served_cluster import Connections
     from activities.cluster.objects.live_machines import find_target
@@ -152,7 +154,7 @@ async def read_plan(session: Session, node: str, named: tuple[EscalationStep, ..
     async with session.reading(settings) as (connection, machines):
         seen = await read_live(settings, connection, machines)
         found = await find_target(Connections(nodes=connection, machines=machines or connection), node)
-    return planned(seen, node, named, body_of(found) if found is not None else None)
+    return planned(seen, node, named, body_of(found) if found is not None else None, whole=whole)
 
 
 def named_steps(steps: list[str] | None) -> tuple[EscalationStep, ...] | None:

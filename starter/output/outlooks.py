@@ -38,7 +38,7 @@ def state_of(planned: PlannedStep) -> str:
     if planned.failed:
         return "has failed before, is passed over"
     next_one = "is next" if planned.next else ""
-    return ", ".join(filter(None, (next_one, planned.doubtful)))
+    return ", ".join(filter(None, (next_one, planned.doubtful, planned.endless)))
 
 
 def rules_text(rules: RetryRules) -> str:
@@ -140,12 +140,15 @@ class RemediationPlan:
     """Of all nodes."""
 
 
-def planned(cluster: ClusterSnapshot, node: str, named: tuple[EscalationStep, ...] | None, body: Body | None) -> RemediationPlan:
-    """Of objects that were read. named: the steps that a person wants. body: as a look at the cluster has found it."""
+def planned(
+    cluster: ClusterSnapshot, node: str, named: tuple[EscalationStep, ...] | None, body: Body | None, *, whole: bool = True
+) -> RemediationPlan:
+    """Of objects that were read. named: the steps that a person wants, whole: all of them or none. body: as a look at the cluster
+    has found it."""
     known = cluster.ledger.known(cluster.now)
     return RemediationPlan(
         node=node,
-        by_hand=outlook_by_hand(known, node, named=named, body=body, owners=cluster.owners),
+        by_hand=outlook_by_hand(known, node, named=named, whole=whole, body=body, owners=cluster.owners),
         by_scanner=outlook(known, node, cluster.owners),
         named=named is not None,
         mistakes=tuple(cluster.mistakes),

@@ -198,6 +198,33 @@ async def test_the_namespace_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> No
     assert (found["config"], found["warnings"]) == ("fence-config-n1", [])
 
 
+@pytest.mark.parametrize("version", ["machine.openshift.io/v1beta1", "cluster.x-k8s.io/v1beta2", "cluster.x-k8s.io/v1beta1"])
+async def test_a_check_of_machines_names_the_template_of_their_nodes(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In whichever version the files were written, and though the Machine is the only one that names the Node."""
+    monkeypatch.setenv("NODEWARDEN_TEMPLATE_NAMESPACES", "machines")
+
+    def of_machines(kind: str, name: str, **more: Any) -> dict[str, Any]:
+        metadata = {"name": name, "namespace": "machines", "uid": f"uid-of-{name}", "labels": {"pool": "a"}}
+        return {"apiVersion": version, "kind": kind, "metadata": metadata, **more}
+
+    power = {"spec": {"template": {"spec": {"power": {"driver": "ec2"}}}}}
+    head: dict[str, Any] = {"apiVersion": "nodewarden.io/v1alpha1", "kind": "FencingTemplate"}
+    ours, other = (head | {"metadata": {"name": name, "namespace": "machines"}} | power for name in ("ours", "another"))
+    named = head | {"name": "ours", "namespace": "machines"}
+    sick, of = {"type": "Ready", "status": "Unknown"}, {"selector": {"matchLabels": {"pool": "a"}}}
+    spec = of | {"unhealthyConditions": [sick | {"timeout": "300s"}], "remediationTemplate": named}
+    if version.endswith("v1beta2"):
+        checks = {"unhealthyNodeConditions": [sick | {"timeoutSeconds": 300}]}
+        spec = of | {"checks": checks, "remediation": {"templateRef": named}}
+    spec |= {"clusterName": "c"} if version.startswith("cluster") else {}
+    check = of_machines("MachineHealthCheck", "mine", spec=spec)
+    machine = of_machines("Machine", "m1", spec={"clusterName": "c"}, status={"nodeRef": {"kind": "Node", "name": "n1"}})
+    found, code = await planned("n1", a_node(), machine, check, ours, other)
+    assert (code, found["config"], found["errors"]) == (0, "ours", [])
+    found, code = await planned("n1", a_node(), check, ours, other)
+    assert (code, ["there are several" in each for each in found["errors"]]) == (1, [True])
+
+
 async def test_a_table_says_the_same_in_the_order_in_which_it_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a terminal of 80 columns lines end between words."""
     monkeypatch.setenv("COLUMNS", "80")

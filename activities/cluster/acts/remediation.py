@@ -31,6 +31,7 @@ from activities.cluster.objects.live_machines import (
     find_machine,
     machine_named,
     machine_of,
+    node_of,
     pause_of,
     resource_of,
 )
@@ -57,7 +58,15 @@ from policy.episode.gate import Operation, Seen
 from policy.episode.messages import Need, NeedKind, Pinned, RemediationInput
 from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION, MachineView, of_control_plane, taken_name
 from policy.objects.nodes import Condition, NodeView
-from policy.remediation.ladder import OWNER_REMEDIATED, EscalationStep, body_of, possible, read_strategies
+from policy.remediation.ladder import (
+    OWNER_REMEDIATED,
+    EscalationStep,
+    body_of,
+    name_the_node,
+    possible,
+    read_strategies,
+    steps_not_known,
+)
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION, REMEDIATION_FOR_ANNOTATION, last_of, read_memory
 from policy.remediation.strategy_rules import REPLACING_OWNERS
 from policy.values.errors import PolicyError, no_such_target
@@ -136,24 +145,18 @@ class ClusterRemediation(DelegatingActivities, RemediationActivities):
             found = await machine_of(self._connections, node.view)
         else:
             found = await machine_named(self._connections, request.node)
-        has = found.view.node_name if found is not None and node is None and request.by_a_person else ""
-        if has and await find_node(self._connection, has) is not None:
+        alone = found is not None and node is None and request.by_a_person
+        if found is not None and alone and (has := await node_of(self._connections, found.view)):
             # What the Node says, its lease and its part in the control plane would not be asked by the Machine's name (S15, S20).
-            detail = f"{request.node}: expected a Machine that has no Node, this one has Node/{has}: name that"
-            raise failure(ErrorType.INVALID_CONFIG, detail)
+            raise failure(ErrorType.INVALID_CONFIG, name_the_node(request.node, has))
         if found is not None and node is not None and (taken := taken_name(found.view, node.view)):
             raise failure(ErrorType.TARGET_CHANGED, taken)
-        if (
-            found is not None
-            and request.machine is not None
-            and request.node
-            not in {
-                found.view.node_name,
-                f"{MACHINE}{found.ref.namespace}/{found.ref.name}",
-            }
-        ):
-            detail = f"machine: expected the Machine of {request.node}, {found.ref.key} has Node/{found.view.node_name or '-'}"
-            raise failure(ErrorType.INVALID_CONFIG, detail)
+        if found is not None and request.machine is not None:
+            names = {found.view.node_name, f"{MACHINE}{found.ref.namespace}/{found.ref.name}"}
+            # One that names no Node may be tied to it all the same, as the scan has done that began this.
+            if request.node not in names and request.node != (has := await node_of(self._connections, found.view)):
+                detail = f"machine: expected the Machine of {request.node}, {found.ref.key} has Node/{has or '-'}"
+                raise failure(ErrorType.INVALID_CONFIG, detail)
         if found is not None and request.machine_uid and found.view.uid != request.machine_uid:
             raise failure(ErrorType.TARGET_CHANGED, f"{found.ref.key}: another Machine has that name now")
         return found
@@ -172,8 +175,7 @@ class ClusterRemediation(DelegatingActivities, RemediationActivities):
                 return check
         if unusable and not named:
             # What covers it may be one of these: that its Machine is deleted instead is for a person to say.
-            detail = f"{unusable[0]}; or name the steps (--with, `strategies`)"
-            raise failure(ErrorType.INVALID_CONFIG, f"which steps the node has is not known: {detail}")
+            raise failure(ErrorType.INVALID_CONFIG, steps_not_known(unusable[0]))
         return None
 
     def _ladder(

@@ -284,6 +284,14 @@ async def _tied(connection: ApiReader, unnamed: list[MachineView]) -> list[tuple
     return [(node, machine) for machine in unnamed if (node := inventory.machines[machine.key].node_name)]
 
 
+async def node_of(connections: Readers, machine: MachineView) -> str:
+    """The Node of that Machine that is there now, "" for none: the one that it names, else the one that a scan takes for its
+    own."""
+    if machine.node_name:
+        return machine.node_name if await _node(connections, machine.node_name) is not None else ""
+    return next((name for name, _ in await _tied(connections.nodes, [machine])), "")
+
+
 def is_of_cluster(machine: MachineView, check: HealthCheck) -> bool:
     """Whether the Machine is of the Cluster that the check names, where it names one."""
     return not check.cluster_name or machine.cluster_name == check.cluster_name

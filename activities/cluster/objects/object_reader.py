@@ -14,7 +14,7 @@ import orjson
 
 from activities.cluster.api import paths
 from activities.cluster.api.connection import ClusterConnection, JsonObject, Page, ServerVersion
-from activities.cluster.api.paths import Resource
+from activities.cluster.api.paths import MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES, Resource, versions_of
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.api.served_cluster import Connections
 from activities.cluster.objects.decoding import Decoding
@@ -128,18 +128,22 @@ def reading_once(connections: Connections[ClusterConnection]) -> Readers:
 NEWEST = ServerVersion(major=1, minor=99)
 """Files do not say which server they are for: one that acts on the out-of-service taint."""
 
-RESOURCES = tuple(each for each in vars(paths).values() if isinstance(each, Resource))
+_OF_MACHINE_APIS = (each for kind in (MACHINES, MACHINE_SETS, MACHINE_DEPLOYMENTS) for each in kind.values())
+SERVED = {
+    (version.api_version, version.kind): versions_of(resource)
+    for resource in (*vars(paths).values(), *_OF_MACHINE_APIS)
+    if isinstance(resource, Resource)
+    for version in versions_of(resource)
+}
+"""Of each kind, by one of its versions, all."""
 
 
 class FileObjects:
-    """An `ApiReader`. `objects`: decoded documents, the last of a name holds, as for `kubectl apply`."""
+    """An `ApiReader`. `objects`: decoded documents, the last of a name holds, as for `kubectl apply`. As a server does, it has
+    each in every version of its kind, and lists by namespace and name; an object goes on saying the version it was written in."""
 
     def __init__(self, objects: Iterable[JsonObject]) -> None:
-        self._by_path: dict[str, JsonObject] = {}
-        for obj in objects:
-            for resource in RESOURCES:
-                if (path := _path(resource, obj)) is not None:
-                    self._by_path[path] = obj
+        self._by_path = dict(sorted({path: obj for obj in objects for path in _paths(obj)}.items()))
 
     async def get(self, path: str) -> JsonObject:
         """The object at that path. Raises ObjectNotFound."""
@@ -166,14 +170,16 @@ class FileObjects:
         return NEWEST
 
 
-def _path(resource: Resource, obj: JsonObject) -> str | None:
+def _paths(obj: JsonObject) -> list[str]:
+    """In every version of its kind, none for a kind that we do not know, or an object without a name."""
     metadata = obj.get("metadata")
-    if (obj.get("apiVersion"), obj.get("kind")) != (resource.api_version, resource.kind) or not isinstance(metadata, Mapping):
-        return None
+    versions = SERVED.get((str(obj.get("apiVersion")), str(obj.get("kind"))), ())
+    if not isinstance(metadata, Mapping):
+        return []
     name, namespace = metadata.get("name"), metadata.get("namespace") or DEFAULT_NAMESPACE
     if not isinstance(name, str) or not name or not isinstance(namespace, str):
-        return None
-    return resource.path(name, namespace=namespace if resource.namespaced else "")
+        return []
+    return [each.path(name, namespace=namespace if each.namespaced else "") for each in versions]
 
 
 def _collections(path: str, obj: JsonObject) -> set[str]:

@@ -202,7 +202,12 @@ class Intake:
         else:
             about = check.ref
             self.ledger.put_bad_check(
-                about, f"{about.key}: {lacks.message}", uid=check.uid, generation=check.generation, reason=lacks.reason
+                about,
+                f"{about.key}: {lacks.message}",
+                uid=check.uid,
+                generation=check.generation,
+                reason=lacks.reason,
+                check=check,
             )
 
     def refuse_check(self, ref: ObjectRef, obj: JsonObject, error: PolicyError) -> None:

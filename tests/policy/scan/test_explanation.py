@@ -265,8 +265,12 @@ def test_a_persons_wish_begins_with_the_first_step_whatever_has_failed() -> None
     assert states(found)[0] == (FIRST, False, True)
     assert found.last is not None
     named = read_strategies("reboot=10m, delete-machine", subject="n1", field="strategies")
-    asked = outlook_by_hand(ledger.known(NOW), "n1", named=named, body=Body(has_node=True))
+    asked = outlook_by_hand(ledger.known(NOW), "n1", named=named, whole=False, body=Body(has_node=True))
+    refused = outlook_by_hand(ledger.known(NOW), "n1", named=named, body=Body(has_node=True))
     assert asked is not None
+    assert refused is not None
+    assert refused.problem == "not every step can be carried out: delete-machine: delete-machine needs a Machine, and it has none"
+    assert [planned.next for planned in refused.steps] == [False, False]
     assert [(planned.step.name, planned.next, planned.impossible) for planned in asked.steps] == [
         ("reboot", True, ""),
         ("delete-machine", False, "delete-machine needs a Machine, and it has none"),
