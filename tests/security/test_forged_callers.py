@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -15,9 +15,12 @@ from temporalio.client import Client
 from temporalio.testing import ActivityEnvironment
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
+from activities.contracts.attestation import VerifyRequest
+from activities.contracts.device_check import PublishDeviceNoticesRequest
+from activities.contracts.evidence import BundleName, CollectRequest, DeviceEvidenceRequest, SealRequest
 from activities.contracts.preservation import GiveUpRequest, HoldRequest
 from activities.contracts.remediation import BeforeActing
-from activities.contracts.scan import RecordRequest, ScanRequest
+from activities.contracts.scan import RecordRequest, RepetitionRequest, ScanRequest
 from activities.contracts.target import (
     ActRequest,
     PinRequest,
@@ -30,7 +33,10 @@ from activities.contracts.target import (
 from activities.errors import ErrorType
 from policy.episode.events import EventReason
 from policy.episode.messages import FencingInput
+from policy.episode.node_action import ActionName, NodeActionSpec, Verb
 from policy.episode.notices import Notice
+from policy.fence.plan import PowerDevice
+from policy.scan.repeat_alarm import Repetition
 from policy.values.object_refs import ObjectRef
 from tests.cluster.acts.world import CLUSTER, INCIDENT, NODE, WORKFLOW, World, refused
 from workers import worker as workers
@@ -149,6 +155,74 @@ async def test_s38_the_cluster_lease_is_its_scanners_to_take_and_to_give_back(in
             await ask(act, asks, **(scanner | info))
         await ask(act, asks, **scanner)
         assert did.pop() == asks
+
+
+async def test_s49_the_alarm_of_a_repetition_is_its_scanners_to_raise(world: World) -> None:
+    """Any client's workflow rang a pager with a text of its own, about any node, and wrote the Event."""
+    pages: list[Notice] = []
+    world.target._publisher._notify = pages.append
+    repetition = Repetition(node=NODE, cause="call this number", count=3, window=timedelta(hours=1), incidents=("x",))
+    request = RepetitionRequest(cluster=CLUSTER, repetition=repetition)
+    for info in ({"workflow_id": "mine"}, {"workflow_id": f"scanner/{CLUSTER}"}, {}):
+        with refused(ErrorType.NOT_LICENSED, "nothing was done"):
+            await ask(world.target.publish_repetition, request, **info)
+    assert (pages, world.writes) == ([], 0)
+    await ask(world.target.publish_repetition, request, workflow_id=f"scanner/{CLUSTER}", workflow_type="HealthScanner")
+    assert ["call this number" in each.text for each in pages] == [True]
+
+
+BUNDLE = BundleName(cluster=CLUSTER, node=NODE, incident=INCIDENT)
+KEPT = {"workflow_id": WORKFLOW, "workflow_type": "Preservation"}
+CHECKING = {"workflow_id": f"device-check/{CLUSTER}", "workflow_type": "DeviceCheck"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "caller"),
+    [
+        (CollectRequest(bundle=BUNDLE, node=NODE), KEPT),
+        (SealRequest(bundle=BUNDLE, began=datetime(2026, 11, 30, tzinfo=UTC), files=(), missing=()), KEPT),
+        (DeviceEvidenceRequest(bundle=BUNDLE, device=PowerDevice(driver="ipmi", endpoint="bmc"), room=10), KEPT),
+        (PublishDeviceNoticesRequest(cluster=CLUSTER, notices=()), CHECKING),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+async def test_s49_evidence_is_its_preservations_and_a_devices_notice_the_checks(asked: Any, caller: dict[str, Any]) -> None:
+    """The manifest of a machine's evidence was written anew by whoever asked, with other hashes and with what was never missing;
+    so were Events that a device answers again."""
+    did = list[object]()
+
+    async def act(request: object) -> None:
+        did.append(request)
+
+    for key, wrong in (("workflow_id", "mine"), ("workflow_id", f"episode/{CLUSTER}/node-8"), ("workflow_type", "Fencing")):
+        with refused(ErrorType.NOT_LICENSED, "nothing was done"):
+            await ask(act, asked, **caller | {key: wrong})
+    await ask(act, asked, **caller)
+    assert did == [asked]
+
+
+@pytest.mark.parametrize(
+    ("verb", "node", "caller"),
+    [
+        (Verb.ABORT, NODE, {"workflow_id": WORKFLOW, "workflow_type": "Remediation"}),
+        (Verb.PAUSE, "", {"workflow_id": f"scanner/{CLUSTER}", "workflow_type": "HealthScanner"}),
+    ],
+)
+async def test_s49_a_word_is_verified_for_the_workflow_that_it_is_said_to(verb: Verb, node: str, caller: dict[str, Any]) -> None:
+    """Another workflow used the NodeAction up, so that its maker's word was refused as used before; and had it sealed as one that
+    was said to an episode of its own choice."""
+    did = list[object]()
+
+    async def act(request: object) -> None:
+        did.append(request)
+
+    spec = NodeActionSpec(action=verb, node=node, reason="x")
+    asked = VerifyRequest(cluster=CLUSTER, spec=spec, action=ActionName(name="abort-x", uid="u"), use="u", incident="theirs")
+    for wrong in ({"workflow_id": "mine"}, {"workflow_id": f"episode/{CLUSTER}/node-8"}, {"workflow_type": "Mine"}):
+        with refused(ErrorType.NOT_LICENSED, "nothing was done"):
+            await ask(act, asked, **caller | wrong)
+    await ask(act, asked, **caller)
+    assert did == [asked]
 
 
 async def test_the_episode_itself_is_heard(world: World) -> None:

@@ -22,15 +22,18 @@ from temporalio.service import RPCError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from activities.contracts import metrics
+from activities.contracts.attestation import VerifyRequest
+from activities.contracts.device_check import PublishDeviceNoticesRequest
+from activities.contracts.evidence import CollectRequest, DeviceEvidenceRequest, SealRequest
 from activities.contracts.preservation import GiveUpRequest, HoldRequest
-from activities.contracts.scan import RecordRequest, ScanRequest
+from activities.contracts.scan import RecordRequest, RepetitionRequest, ScanRequest
 from activities.contracts.target import PinRequest, Target
 from activities.errors import ErrorType, failure
 from activities.worker_clock import ATTEMPT_ENDS, left_to_others, problem_of, worker, wrong_clock
-from policy.episode.messages import Kind, episode_id, scanner_id
+from policy.episode.messages import Kind, device_check_id, episode_id, scanner_id
 from policy.scan.obstacles import another_cluster
 
-SCANNER = "HealthScanner"
+SCANNER, DEVICE_CHECK = "HealthScanner", "DeviceCheck"
 SCAN = "scan.observe-cluster"
 SCANS_DECLINED = 4
 """So often in a row a scan is left to others; then there seems to be no other worker."""
@@ -68,7 +71,8 @@ class CallerGuard(ActivityGuard):
     """The workflow that asks is the one that Temporal names, and never the one that the request names (S49).
 
     A caller that reaches Temporal may schedule activities with any arguments. A mark in the name of a workflow that does not
-    exist would keep a node from every later episode, and people would be notified in the name of an episode that never was.
+    exist would keep a node from every later episode, people would be notified in the name of an episode that never was, and the
+    manifest of evidence would be written anew.
     """
 
     async def require(self, arguments: Collection[Any]) -> None:
@@ -82,7 +86,16 @@ class CallerGuard(ActivityGuard):
                 _require_caller(episode_id(argument.cluster, argument.looked_at))
             elif isinstance(argument, PinRequest):
                 _require_caller(episode_id(argument.wanted.cluster, argument.wanted.node))
-            elif isinstance(argument, ScanRequest | RecordRequest):
+            elif isinstance(argument, VerifyRequest):
+                # Of a NodeAction one use is made: in another workflow its maker's word would be lost, or sealed for that one.
+                node = argument.spec.node
+                whose = episode_id(argument.cluster, node) if node else scanner_id(argument.cluster)
+                _require_caller(whose, kinds=tuple(Kind) if node else (SCANNER,))
+            elif isinstance(argument, CollectRequest | SealRequest | DeviceEvidenceRequest):
+                _require_caller(episode_id(argument.bundle.cluster, argument.bundle.node), kinds=(Kind.PRESERVATION,))
+            elif isinstance(argument, PublishDeviceNoticesRequest):
+                _require_caller(device_check_id(argument.cluster), kinds=(DEVICE_CHECK,))
+            elif isinstance(argument, ScanRequest | RecordRequest | RepetitionRequest):
                 # A scan takes and gives back the cluster Lease in the name that it says (S38).
                 _require_caller(scanner_id(argument.cluster), kinds=(SCANNER,))
 
