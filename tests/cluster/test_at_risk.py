@@ -206,6 +206,27 @@ async def test_s36_no_event_of_another_author_silences_us(cluster: ApiClient, sc
     assert [each.node for each in scans.notices if each.when is When.DATA_AT_RISK] == [SICK]
 
 
+async def test_s41_an_event_of_another_author_under_our_name_says_nothing_in_its_place(
+    cluster: ApiClient, connection: ClusterConnection
+) -> None:
+    """S41, S44: what most names are made of is public, and a kubelet may write Events. Its own was counted as ours, and ours was
+    written nowhere; and by the largest count there is the API server refused every later one."""
+    about = NODES_KIND.ref(SICK)
+    recorder, happening = (
+        EventRecorder(connection),
+        Happening(about=about, uid="u", reason=REASON, message="see to it", warning=True),
+    )
+    forged = {"metadata": {"name": happening.name}, "reason": REASON, "message": "all is well", "type": "Normal"}
+    others = {"apiVersion": "v1", "kind": "Node", "name": "other"}
+    await cluster.create(EVENTS, forged | {"involvedObject": others, "count": 2**31 - 1, "lastTimestamp": written(now())})
+    assert [await recorder.publish_unless_kept(happening) for _ in range(2)] == [True, False]
+    (event,) = (await cluster.list(EVENTS))["items"]
+    assert (event["message"], event["type"], event["involvedObject"]["name"]) == ("see to it", "Warning", SICK)
+    assert event["count"] == 2**31 - 1
+    await cluster.patch(f"{EVENTS}/{happening.name}", {"message": "never mind"})
+    assert await recorder.publish_unless_kept(happening)
+
+
 async def test_s36_no_moment_that_an_event_says_silences_a_repetition(cluster: ApiClient, connection: ClusterConnection) -> None:
     """S36: who may patch Events in `default` writes into ours that it was just repeated. Another worker of ours is still known by
     it, in each period."""

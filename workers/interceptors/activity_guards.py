@@ -87,10 +87,10 @@ class CallerGuard(ActivityGuard):
             elif isinstance(argument, PinRequest):
                 _require_caller(episode_id(argument.wanted.cluster, argument.wanted.node))
             elif isinstance(argument, VerifyRequest):
-                # Of a NodeAction one use is made: in another workflow its maker's word would be lost, or sealed for that one.
+                # A NodeAction is used once: in another workflow the word of its maker would be lost, or sealed for that one.
                 node = argument.spec.node
-                whose = episode_id(argument.cluster, node) if node else scanner_id(argument.cluster)
-                _require_caller(whose, kinds=tuple(Kind) if node else (SCANNER,))
+                addressed = episode_id(argument.cluster, node) if node else scanner_id(argument.cluster)
+                _require_caller(addressed, kinds=tuple(Kind) if node else (SCANNER,))
             elif isinstance(argument, CollectRequest | SealRequest | DeviceEvidenceRequest):
                 _require_caller(episode_id(argument.bundle.cluster, argument.bundle.node), kinds=(Kind.PRESERVATION,))
             elif isinstance(argument, PublishDeviceNoticesRequest):

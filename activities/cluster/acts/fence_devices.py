@@ -114,7 +114,17 @@ class ClusterFenceDevices(ClusterActivities, FenceDeviceActivities):
         """One after the other. The first that can't be written ends it; when it is repeated, what was written stays as it is."""
         require_cluster(request.cluster, self._cluster)
         for notice in request.notices:
-            await self._recorder.publish(_happening(notice), quiet=REPEATED)
+            await self._recorder.publish(self._happening(notice), quiet=REPEATED)
+
+    def _happening(self, notice: DeviceNotice) -> Happening:
+        return Happening(
+            about=NODES.ref(notice.node),
+            uid=notice.node_uid,
+            reason=notice.reason,
+            message=notice.message,
+            warning=notice.reason is not DeviceEventReason.FENCE_DEVICE_ANSWERS,
+            identity=self._licences.identity_of(self._cluster, notice.reason, notice.node, notice.node_uid, notice.identity),
+        )
 
     def _sources_for(self, check: datetime | None) -> _Sources:
         """Those of that check, for a minute. A person who asks for one node may just have changed what is read for it."""
@@ -188,14 +198,3 @@ def _held(view: NodeView) -> str:
     except PolicyError:
         return "unknown"
     return mark.incident if mark is not None else ""
-
-
-def _happening(notice: DeviceNotice) -> Happening:
-    return Happening(
-        about=NODES.ref(notice.node),
-        uid=notice.node_uid,
-        reason=notice.reason,
-        message=notice.message,
-        warning=notice.reason is not DeviceEventReason.FENCE_DEVICE_ANSWERS,
-        identity=notice.identity,
-    )

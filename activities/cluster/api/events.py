@@ -30,6 +30,8 @@ CLUSTER_SCOPED_NAMESPACE = "default"
 """Where Events about objects without a namespace live; every controller of Kubernetes does the same."""
 
 LONGEST_MESSAGE = 1024
+MOST_COUNTED = 2**31 - 1
+"""The API server takes no larger count, and refuses the whole Event for one."""
 REPEAT_SECONDS = 600.0
 """How long the same Event is not counted again by this process: a scanner says every scan what still holds."""
 
@@ -40,7 +42,8 @@ REMEMBERED = 2000
 class Happening:
     """What to publish, and about which object. `uid` "" where it is not known (describe then finds the Event by name only).
 
-    identity: what tells it from others of that reason, where the message varies for one and the same; "": the message does.
+    identity: what tells it from others of that reason, where the message varies for one and the same; "": the message does. One
+    that is signed (`Licences.identity_of`) gives the Event a name that only workers of this deployment know beforehand.
     """
 
     about: ObjectRef
@@ -87,7 +90,9 @@ class EventRecorder:
     async def publish(self, happening: Happening, *, quiet: timedelta = timedelta(0)) -> bool:
         """Create the Event, or count it once more. quiet: not if any worker has so shortly ago. Whether it was written.
 
-        A moment that is yet to come is no worker's: it would silence us until then.
+        Kubelets, and others who may write Events, know what most names are made of. So an Event of that name that says something
+        else silences nothing, and says what we say once it is counted (S41). A moment that is yet to come is no worker's: it
+        would silence us until then.
         """
         namespace = happening.about.namespace or CLUSTER_SCOPED_NAMESPACE
         collection = EVENTS.path(namespace=namespace)
@@ -99,12 +104,13 @@ class EventRecorder:
                 await self._connection.create(collection, self._document(happening, namespace, now))
             except ObjectExists:
                 event = await self._connection.get(path)
-                last = moment_of(event.get("lastTimestamp"))
-                if last is not None and -CLOCK_TOLERANCE <= self._clock() - last < quiet:
+                said, last = self._said(happening), moment_of(event.get("lastTimestamp"))
+                is_ours = bool(happening.identity) or {**event, **said} == event
+                if is_ours and last is not None and -CLOCK_TOLERANCE <= self._clock() - last < quiet:
                     return False
-                counted = {
+                counted = said | {
                     "metadata": {"resourceVersion": event["metadata"]["resourceVersion"]},
-                    "count": int(event.get("count") or 1) + 1,
+                    "count": min(int(event.get("count") or 1) + 1, MOST_COUNTED),
                     "lastTimestamp": now,
                 }
                 await self._connection.patch_merge(path, counted)
@@ -114,22 +120,28 @@ class EventRecorder:
         return await edit(f"Event/{happening.name}", once, may_vanish=True)  # another worker counts it, or it expires just now
 
     def _document(self, happening: Happening, namespace: str, now: str) -> JsonObject:
-        about = happening.about
-        reference = {"apiVersion": about.api_version, "kind": about.kind, "name": about.name, "uid": happening.uid}
-        return {
+        return self._said(happening) | {
             "apiVersion": EVENTS.api_version,
             "kind": EVENTS.kind,
             "metadata": {"name": happening.name, "namespace": namespace},
-            "involvedObject": {**reference, **({"namespace": about.namespace} if about.namespace else {})},
+            "reportingInstance": self._instance,
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }
+
+    @staticmethod
+    def _said(happening: Happening) -> JsonObject:
+        """What is the same each time."""
+        about = happening.about
+        reference = {"kind": about.kind, "namespace": about.namespace, "name": about.name, "uid": happening.uid}
+        return {
+            "involvedObject": {"apiVersion": about.api_version} | {key: value for key, value in reference.items() if value},
             "reason": happening.reason,
             "message": in_a_line(happening.message, LONGEST_MESSAGE),
             "type": "Warning" if happening.warning else "Normal",
             "source": {"component": COMPONENT},
             "reportingComponent": COMPONENT,
-            "reportingInstance": self._instance,
-            "firstTimestamp": now,
-            "lastTimestamp": now,
-            "count": 1,
         }
 
     def _remember(self, happening: Happening) -> None:

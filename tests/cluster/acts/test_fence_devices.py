@@ -6,7 +6,7 @@ import random
 import re
 from collections import Counter
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import orjson
@@ -14,6 +14,7 @@ import pytest
 from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.fence_devices import ClusterFenceDevices
+from activities.cluster.api.events import Happening
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.live.plans import answered
 from activities.cluster.objects.decoding import decode_node
@@ -26,6 +27,7 @@ from policy.episode.messages import Need, NeedKind
 from policy.fence.configmaps import read_config_maps
 from policy.fence.device_check import DeviceEventReason, DeviceNotice, NodeToCheck
 from policy.objects.nodes import NodeView
+from policy.values.object_refs import ObjectRef
 from simulator.api.control.faults import Accident, Fault
 from simulator.resources import EVENTS
 from tests.cluster.acts.test_pinning import pin
@@ -405,3 +407,21 @@ async def test_silence_and_return_are_events_on_the_node_and_a_repeated_request_
     assert silent["message"].startswith("the node could not be fenced by ipmi://10.0.0.7:623: no answer from the BMC; its last ")
     assert (events["FenceDeviceAnswers"]["type"], events["FenceDeviceAnswers"]["count"]) == ("Normal", 1)
     assert len(items) == 2
+
+
+async def test_s41_no_event_of_another_author_silences_a_silent_device(ready: World) -> None:
+    """A kubelet knows all that a notice is about, and writes Events: one of that name kept ours back."""
+    about = ObjectRef(api_version="v1", kind="Node", name=NODE)
+    named = Happening(about=about, uid="uid-7", reason=notice().reason, message="", identity=notice().identity).name
+    at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    forged = {
+        "metadata": {"name": named},
+        "involvedObject": {"kind": "Node", "name": NODE},
+        "message": "well",
+        "lastTimestamp": at,
+    }
+    await ready.others.create(EVENTS.path(namespace="default"), forged)
+    asked = PublishDeviceNoticesRequest(cluster=CLUSTER, notices=(notice(),))
+    await ActivityEnvironment().run(devices_of(ready).publish_device_notices, asked)
+    items = (await ready.others.list(EVENTS.path(namespace="default")))["items"]
+    assert any(each["message"].startswith("the node could not be fenced by") for each in items)
