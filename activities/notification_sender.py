@@ -209,5 +209,11 @@ def _sent_to(address: str, rule: NoticeRule, notices: Sequence[Notice], line: in
 
 
 def addressed(address: str, notice: Notice) -> str:
-    """The address for that notice. Whatever is filled in is quoted, so that no name becomes an option, a path or a host (S41)."""
-    return _PLACEHOLDER.sub(lambda found: quote(FIELDS[found[1]](notice), safe=""), address)
+    """The address for that notice. Whatever is filled in is quoted, so that no name becomes an option, a path or a host (S41). A
+    name of dots alone, which no quoting keeps from being a step of the path, is left out."""
+
+    def filled(found: re.Match[str]) -> str:
+        value = FIELDS[found[1]](notice)
+        return quote(value, safe="") if value.strip(".") else ""
+
+    return _PLACEHOLDER.sub(filled, address)

@@ -31,6 +31,7 @@ from activities.cluster.api.paths import LEASES, MACHINES, NAMESPACES, NODE_FENC
 from activities.cluster.api.refusals import unless_gone
 from activities.cluster.api.served_cluster import Connections, as_served
 from activities.cluster.report.nodefences import OURS as OUR_FENCES
+from activities.contracts.search_attributes import literal
 from policy.episode.messages import Kind, device_check_id, episode_id, scanner_id
 from policy.episode.node_action import POLICY
 from policy.objects.marks import digest_of, parse_mark
@@ -155,7 +156,7 @@ async def workflows(warden: Nodewarden, cluster: str) -> list[Leftover]:
     """Those of the cluster that run, the scanner first: it would begin more. Found by their ids, as the search attributes may be
     gone already."""
     scanner, check, episodes = scanner_id(cluster), device_check_id(cluster), episode_id(cluster, "")
-    ours = f"(WorkflowId IN ({_quoted(scanner)}, {_quoted(check)}) OR WorkflowId STARTS_WITH {_quoted(episodes)})"
+    ours = f"(WorkflowId IN ({literal(scanner)}, {literal(check)}) OR WorkflowId STARTS_WITH {literal(episodes)})"
     try:
         found = warden.client.list_workflows(f"ExecutionStatus = 'Running' AND {ours}", limit=MOST, rpc_timeout=ANSWER_WITHIN)
         runs = {run.id: run.workflow_type or "" async for run in found}
@@ -173,10 +174,6 @@ async def workflows(warden: Nodewarden, cluster: str) -> list[Leftover]:
         command = "release" if kind == Kind.PRESERVATION else "abort"
         left.append(Leftover(what=f"{kind} {run}", remove=f"nodewarden {command} {node} -c {cluster} --reason uninstalled"))
     return left
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
 
 
 async def search_attributes(warden: Nodewarden) -> list[Leftover]:

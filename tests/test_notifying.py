@@ -196,6 +196,16 @@ async def test_all_that_is_told_of_an_episode_is_one_thread_where_the_service_ha
     assert len({path.count("/") for path in receiver.paths}) == 1, "nothing that was filled in is a step of the path"
 
 
+async def test_s41_a_name_of_dots_is_no_step_of_the_path(receiver: Receiver) -> None:
+    """Dots are never quoted: the message went to another place of the service, with its token left out."""
+    receiver.file.write_text(f"json://127.0.0.1:{receiver.port}/hooks/{TOKEN}/{{node}}/alert\n")
+    async with notifier(receiver.file) as people:
+        for node in ("..", "."):
+            people.notify(replace(PARKED, node=node, subject=node))
+        await receiver.has(2)
+    assert [TOKEN in path for path in receiver.paths] == [True, True], receiver.paths
+
+
 def test_the_addresses_of_the_page_are_taken_by_apprise_with_their_thread() -> None:
     page = (Path(__file__).parent.parent / "docs/notifications.md").read_text(encoding="utf-8")
     found = re.findall(r"^\| [^|]+ \| `(\w+://[^`]+)` \|", page, flags=re.MULTILINE)

@@ -61,12 +61,12 @@ class Introduction(TypedDict):
 
 def introduced(kind: Kind, *, cluster: str, node: str, reason: str, requester: str, page: str) -> Introduction:
     """What Temporal's UI shows of a workflow. page: the address of our page."""
-    reason, requester = without_calls(reason), without_calls(requester)  # it is shown as Markdown
+    reason, requester, name = map(without_calls, (reason, requester, node))  # it is shown as Markdown
     asked = f"asked by {requester}" if requester else "asked without a name"
-    details = f"{kind.value} of `{node}` in `{cluster}`, {asked}: {reason or '-'}"
+    details = f"{kind.value} of `{name}` in `{cluster}`, {asked}: {reason or '-'}"
     if link := page_of(page, cluster, node):
-        details += f"\n\n[{node} on nodewarden's page]({link})"
-    return Introduction(static_summary=f"{node}: {reason or asked}"[:SUMMARY_LENGTH], static_details=details)
+        details += f"\n\n[{name} on nodewarden's page]({link})"
+    return Introduction(static_summary=f"{name}: {reason or asked}"[:SUMMARY_LENGTH], static_details=details)
 
 
 def queries(cluster: str) -> Mapping[str, str]:

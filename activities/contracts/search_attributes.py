@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 
 from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
@@ -9,6 +10,7 @@ from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSear
 from policy.episode.messages import Kind, Outcome, Phase
 from policy.history.offenders import Repair
 from policy.history.spells import OBSERVATION, ObservationRecord
+from policy.values.display_text import STAND_IN
 from policy.values.times import written
 
 CLUSTER = SearchAttributeKey.for_keyword("Cluster")
@@ -78,11 +80,20 @@ def of_observation(record: ObservationRecord) -> TypedSearchAttributes:
     return TypedSearchAttributes(pairs)
 
 
+_NO_LITERAL = re.compile(r"['\\\x00-\x1f\x7f]")
+
+
+def literal(text: str) -> str:
+    """A text in a visibility query, in its quotes. What would end the literal, or the query, is replaced by what no name has, so
+    that nothing is found by it (S41)."""
+    return f"'{_NO_LITERAL.sub(STAND_IN, text)}'"
+
+
 def repairs(cluster: str, since: datetime, *, hardware: str = "") -> str:
-    """The query for the episodes that have acted on machines since then. cluster: without quotes. hardware: only of that one."""
-    machine = f"Hardware = '{hardware}'" if hardware else "Hardware IS NOT NULL"
+    """The query for the episodes that have acted on machines since then. hardware: only of that one."""
+    machine = f"Hardware = {literal(hardware)}" if hardware else "Hardware IS NOT NULL"
     begun = f"StartTime >= '{written(since)}' AND ExecutionStatus != 'ContinuedAsNew'"  # which goes on as another run
-    return f"Cluster = '{cluster}' AND {machine} AND {begun}"
+    return f"Cluster = {literal(cluster)} AND {machine} AND {begun}"
 
 
 def repair(attributes: TypedSearchAttributes, started: datetime, *, is_open: bool) -> Repair:

@@ -15,6 +15,7 @@ from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
 from temporalio.service import RPCError
 
 from activities.contracts import search_attributes
+from activities.contracts.search_attributes import literal
 from policy.episode.messages import EpisodeResult, Kind, OffProof, Outcome, RecordEntry, episode_id
 from policy.history.offenders import OffenderRules, Repair, RepairedMachine, machines
 from policy.history.spells import Spell
@@ -31,7 +32,6 @@ MOST_REPAIRS = 10_000
 OPEN_LISTED = 1000
 OF_ONE_NODE = 10
 ASKED_AT_ONCE = 50
-QUOTE = "'"
 
 _ENDS = {
     WorkflowExecutionStatus.TERMINATED: "terminated",
@@ -125,10 +125,9 @@ class History:
     ) -> Sequence[WorkflowExecution]:
         """The runs of episodes in a state, such as `ExecutionStatus = 'Running'`; of those that ended the newest first."""
         types = ", ".join(f"'{kind}'" for kind in kinds)
-        # The name was checked to be safe where it came in (settings, or the caller's own); quotes would end the literal.
-        query = f"WorkflowType IN ({types}) AND Cluster = '{cluster.replace(QUOTE, '')}' AND {state}"
+        query = f"WorkflowType IN ({types}) AND Cluster = {literal(cluster)} AND {state}"
         if node:
-            query += f" AND Node = '{node.replace(QUOTE, '')}'"
+            query += f" AND Node = {literal(node)}"
         try:
             return [run async for run in self._client.list_workflows(query, limit=limit, rpc_timeout=ANSWER_WITHIN)]
         except RPCError as error:
@@ -200,7 +199,7 @@ class History:
     async def offenders(self, cluster: str, since: datetime, rules: OffenderRules) -> tuple[tuple[RepairedMachine, ...], bool]:
         """The machines that were repaired since then, by their hardware, and whether there are older repairs that were not read.
         rules: how many make an offender."""
-        query, found = search_attributes.repairs(cluster.replace(QUOTE, ""), since), list[Repair]()
+        query, found = search_attributes.repairs(cluster, since), list[Repair]()
         try:
             async for run in self._client.list_workflows(query, limit=MOST_REPAIRS + 1, rpc_timeout=ANSWER_WITHIN):
                 is_open = run.status is WorkflowExecutionStatus.RUNNING

@@ -14,7 +14,7 @@ from typing import Any
 from temporalio.client import Client, WorkflowHandle
 
 from activities.contracts.episode_start import page_of
-from activities.contracts.search_attributes import NODE_DAYS, STORM
+from activities.contracts.search_attributes import NODE_DAYS, STORM, literal
 from policy.episode.messages import EpisodeResult, scanner_id
 from policy.history.comparison import Comparison, RecordedSpell, compare
 from policy.history.spells import (
@@ -30,7 +30,7 @@ from policy.history.spells import (
 from policy.values.times import written
 from starter.errors import MissingError, RequestError
 from starter.handles.calls import result_of
-from starter.handles.history import ASKED_AT_ONCE, MOST_LISTED, QUOTE, EpisodeRecord, History
+from starter.handles.history import ASKED_AT_ONCE, MOST_LISTED, EpisodeRecord, History
 from starter.handles.scanners import ScannerHandle
 from workers.temporal_namespace import retention
 
@@ -109,7 +109,7 @@ class Observations:
     async def ended_spells(self, cluster: str, *, since: datetime, node: str = "", limit: int = MOST_LISTED) -> SpellsThen:
         """The spells that ended since then and are recorded, by the latest records. node: "" for all. Raises SilentError."""
         state = f"ExecutionStatus = 'Completed' AND CloseTime >= '{written(since)}'"
-        state += f" AND (Node = '{node.replace(QUOTE, '')}' OR Outcome = '{STORM}')" if node else f" AND Outcome != '{NODE_DAYS}'"
+        state += f" AND (Node = {literal(node)} OR Outcome = '{STORM}')" if node else f" AND Outcome != '{NODE_DAYS}'"
         runs = await self._history.listed(cluster, state, kinds=(OBSERVATION,), limit=limit + 1)
         records = await asyncio.gather(*(self._record(cluster, run.id, run.run_id) for run in runs[:limit]))
         found = [each for record in records if record is not None for each in record.spells]

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from temporalio.client import Client
 from temporalio.service import RPCError
 
+from activities.contracts.search_attributes import literal
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Phase, episode_id
 from policy.episode.node_action import CIRCUIT_BREAKER
 from policy.episode.permits import Permit, PermitAnswer, PermitDecision, PermitRequest, PermitState
@@ -57,7 +58,6 @@ class ClusterStatus:
 
 SHOWN = 500
 ASKED_AT_ONCE = 50
-QUOTE = "'"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,8 +89,7 @@ class PreservedNodes:
 
 async def open_preservations(client: Client, cluster: str) -> PreservedNodes:
     """Raises SilentError where Temporal does not answer."""
-    literal = cluster.replace(QUOTE, "")
-    query = f"WorkflowType = '{Kind.PRESERVATION.value}' AND Cluster = '{literal}' AND ExecutionStatus = 'Running'"
+    query = f"WorkflowType = '{Kind.PRESERVATION.value}' AND Cluster = {literal(cluster)} AND ExecutionStatus = 'Running'"
     try:
         listed = [run.id async for run in client.list_workflows(query, limit=SHOWN, rpc_timeout=ANSWER_WITHIN)]
         count = len(listed) if len(listed) < SHOWN else (await client.count_workflows(query, rpc_timeout=ANSWER_WITHIN)).count

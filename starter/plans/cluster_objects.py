@@ -36,7 +36,9 @@ DEEPEST = 100
 """Of mappings and lists inside each other; Kubernetes' own objects stay below 30."""
 
 LARGEST_EXPANSION = 1_000_000
-"""Of values in one file once every alias has been replaced by what it stands for."""
+"""Of values in one document once every alias has been replaced by what it stands for; a text counts once more for each
+`COUNTED_TEXT` characters."""
+COUNTED_TEXT = 20
 
 LONGEST_PROBLEM = 200
 
@@ -173,9 +175,9 @@ def _looked_through(text: str, source: str) -> tuple[int, Unreadable | None]:
                     return documents, _refused(f"the alias {event.anchor!r} stands for {itself}", event, source)
                 size = anchors[event.anchor]
             elif isinstance(event, yaml.ScalarEvent):
-                size = 1
+                size = 1 + len(event.value) // COUNTED_TEXT
                 if event.anchor:
-                    anchors[event.anchor] = 1
+                    anchors[event.anchor] = size
             elif isinstance(event, yaml.CollectionStartEvent):
                 if len(sizes) >= DEEPEST:
                     return documents, _refused(f"nested more than {DEEPEST} levels deep", event, source)

@@ -233,10 +233,12 @@ async def test_an_object_that_kubectl_shows_is_cleaned(world: World) -> None:
 def test_temporals_ui_is_given_no_link_of_anothers() -> None:
     """It takes our text for Markdown."""
     about = {"cluster": "prod", "node": "node-7", "reason": f"{FORGED} [end it](https://evil.example.com)", "requester": FORGED}
-    shown = introduced(Kind.FENCING, **about, page="")
-    for text in (shown["static_summary"], shown["static_details"]):
-        assert holds_nothing_obeyed(text)
-        assert ("](" in text, "\n" in text) == (False, False)
+    named = about | {"node": f"{FORGED} [end it](https://evil.example.com)"}
+    for given in (about, named):
+        shown = introduced(Kind.FENCING, **given, page="")
+        for text in (shown["static_summary"], shown["static_details"]):
+            assert holds_nothing_obeyed(text)
+            assert ("](" in text, "\n" in text) == (False, False)
 
 
 def test_a_page_shows_each_value_as_text() -> None:

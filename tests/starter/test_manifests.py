@@ -181,7 +181,13 @@ def merged_bomb(levels: int, width: int = 9) -> str:
     return "\n".join(lines)
 
 
-@pytest.mark.parametrize("text", [bomb(9), bomb(40), bomb(30, width=2), merged_bomb(9)])
+def long_bomb() -> str:
+    """Few values, each of them long: 32 KB that became 1.5 GB."""
+    few, many = (", ".join([name] * times) for name, times in (("*a", 100), ("*b", 500)))
+    return f"a: &a {'x' * 30_000}\nb: &b [{few}]\nc: [{many}]"
+
+
+@pytest.mark.parametrize("text", [bomb(9), bomb(40), bomb(30, width=2), merged_bomb(9), long_bomb()])
 def test_a_bomb_of_aliases_is_refused_before_it_goes_off(text: str) -> None:
     found = only_problem(text)
     assert f"expand to more than {LARGEST_EXPANSION} values" in found.problem

@@ -17,6 +17,7 @@ from starter.web import checks
 from starter.web.checks import LONGEST, needed
 from tests.documents import validate
 from tests.starter.builders import check
+from tests.starter.test_manifests import long_bomb
 from tests.starter.test_web import CLUSTER, text
 from tests.starter.test_web import scripted as scripted  # noqa: PLC0414 - a fixture
 from tests.starter.test_web_api import document
@@ -84,10 +85,11 @@ async def test_a_check_that_is_new_has_no_today(page: aiohttp.ClientSession) -> 
         ("x" * (LONGEST + 1), f"expected at most {LONGEST} characters"),
         ("x" * (checks.MOST_BYTES + 1), f"expected at most {LONGEST} characters"),
         ("a: &a [x, x, x, x]\nb: &b [*a, *a, *a, *a]\n" * 2 + "c: [*b, *b]", "expected"),
+        (long_bomb(), "its aliases expand to more than"),
     ],
 )
 async def test_what_can_not_be_evaluated_is_refused_with_its_place(page: aiohttp.ClientSession, pasted: str, said: str) -> None:
-    """S41."""
+    """S41: a reader of the page could end its process by what expands in its memory."""
     async with page.post(API, data=pasted, headers=YAML) as answer:
         assert answer.status == 422
         assert said in (await answer.json())["error"]
