@@ -222,8 +222,8 @@ def contested(node: NodeView, having: Callable[[str], Collection[str]]) -> str:
 
 def claimed_otherwise(node: NodeView, machines: Iterable[MachineView]) -> str:
     """Which other Machine claims this Node, as a sentence; "" for none (S39): it has the Node's providerID and another Node, or
-    it has no providerID and names this Node beside the Machine that has its providerID. A Machine that names no Node may be the
-    Node's own."""
+    it has it as another Machine of its API does that is not being deleted, or it has no providerID and names this Node beside the
+    Machine that has its providerID. A Machine that names no Node may be the Node's own."""
     ours, find_out = machine_behind(node.provider_id), "find out which of them is that machine"
     known = [each for each in machines if of_one_cluster(each, node)] if ours else []
     same = [each for each in known if machine_behind(each.provider_id) == ours]
@@ -231,6 +231,11 @@ def claimed_otherwise(node: NodeView, machines: Iterable[MachineView]) -> str:
         if machine.node_name not in {"", node.name}:
             what = f"the same providerID {node.provider_id} as Machine/{machine.namespace}/{machine.name}"
             return f"Node/{node.name} has {what} of Node/{machine.node_name}: {find_out}"
+    live: dict[MachineApi, MachineView] = {}
+    for machine in sorted(same, key=lambda each: each.key):
+        if not machine.deleting and (twin := live.setdefault(machine.api, machine)) is not machine:
+            both = f"Machine/{twin.namespace}/{twin.name} and of Machine/{machine.namespace}/{machine.name}"
+            return f"Node/{node.name} has the providerID {node.provider_id}, and so it is that of {both}: {find_out}"
     own = {each.api for each in same if each.node_name == node.name}
     for machine in known:
         if machine.node_name == node.name and not machine.provider_id and machine.api in own:

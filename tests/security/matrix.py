@@ -79,6 +79,7 @@ SEALED = "power/test_licences.py::test_every_device_of_a_plan_is_sealed_and_no_o
 TOKENS = "security/test_token_of_another_cluster.py::"
 LOOKING = "security/test_page.py::"
 NOTIFYING = "test_notifying.py::"
+TWINS = "policy/checks/test_inventory.py::test_each_of_several_nodes_with_one_identity_is_contested_until_it_is_the_last"
 HIS_DEVICE = "security/test_duplicated_identity.py::test_the_bmc_of_another_machine_at_the_old_address_is_not_commanded"
 STRANGE_DEVICE = "fuzz/test_devices.py::test_whatever_a_redfish_service_says"
 ANOTHER_SITE = "starter/test_web_acts.py::test_another_page_says_nothing"
@@ -137,10 +138,11 @@ CELLS: dict[tuple[Principal, Act], Cell] = {
     ),
     (P.KUBELET, A.UNTAINT): PLAYED,
     (P.KUBELET, A.IMPERSONATE): PLAYED,
-    (P.KUBELET, A.SILENCE): Cell(
-        own=True,
+    (P.KUBELET, A.SILENCE): shown(
+        TWINS,
         yes="It prevents the fencing of its own node, by the label that excludes it or by reporting it well; `status` shows"
-        " the first.",
+        " the first. It prevents that of another node as long as it reports that one's system UUID or boot id (S39), and, with"
+        " `storage_events`, by Events about it: `status` and an Event name both nodes; delete the one that lies.",
     ),
     (P.KUBELET, A.FLOOD): shown("fuzz/test_objects.py::test_whatever_one_object_holds_the_others_of_its_kind_are_there"),
     (P.TEMPORAL_CLIENT, A.POWER_OFF): shown(
@@ -201,7 +203,8 @@ CELLS: dict[tuple[Principal, Act], Cell] = {
     (P.OTHER_CLUSTER, A.POWER_OFF): shown(
         "workers/test_credentials.py::test_a_secret_of_another_cluster_under_the_same_name_is_not_read",
         "policy/fence/test_devices.py::test_without_any_configuration_the_instance_of_the_provider_id_is_restarted",
-        yes="With the worker's own cloud identity: its Nodes may name any instance that this identity switches."
+        yes="With the worker's own cloud identity: its Nodes may name any instance that this identity switches. And with the"
+        " worker's rights in a management cluster that it shares: its Nodes may name any Machine there."
         " For clusters that do not trust each other, use separate workers with identities of their own.",
     ),
     (P.OTHER_CLUSTER, A.FREE): shown(

@@ -77,6 +77,19 @@ def test_a_machine_that_says_no_provider_id_is_not_that_of_a_node_which_another_
     assert claimed_otherwise(node, [replace(one, api=CLUSTER_API), two]) == "", "another system's twin of the same machine"
 
 
+def test_s39_a_node_of_two_machines_of_one_api_is_neithers() -> None:
+    """A tenant who may create Machines gave one the providerID and the name of a Node, and with a health check of their own, by
+    which a Ready node is sick, had the healthy machine rebooted. One that is being deleted makes room for the other."""
+    node = a_node("n1", provider_id="sim:///one")
+    real = MachineView(api=OPENSHIFT, namespace="infra", name="real", node_name="n1", provider_id="sim:///one")
+    forged = replace(real, namespace="tenant", name="forged")
+    both = "Node/n1 has the providerID sim:///one, and so it is that of Machine/infra/real and of Machine/tenant/forged: find out"
+    for machines in ([real, forged], [forged, real], [replace(real, node_name=""), forged]):
+        assert claimed_otherwise(node, machines).startswith(both)
+    for machines in ([real, replace(forged, deleting=True)], [real, replace(forged, api=CLUSTER_API)]):
+        assert claimed_otherwise(node, machines) == ""
+
+
 def test_of_many_a_few_are_named() -> None:
     fleet = [a_node(f"n{number}", system_uuid="one-for-all") for number in range(9)]
     assert "as n1, n2, n3 and 5 more:" in told(*fleet)
