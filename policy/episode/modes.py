@@ -77,9 +77,13 @@ class ModeChange:
     scope: str
     reason: str
 
+    @property
+    def what(self) -> str:
+        """What came of it, in a few words."""
+        return f"the rule for {self.scope} was taken back" if self.mode == UNSET else f"{self.mode} was set for {self.scope}"
+
     def __str__(self) -> str:
-        what = f"the rule for {self.scope} was taken back" if self.mode == UNSET else f"{self.mode} was set for {self.scope}"
-        return f"{written(self.at)}: {what} by {self.by}: {self.reason}"
+        return f"{written(self.at)}: {self.what} by {self.by}: {self.reason}"
 
 
 ModeChanges = tuple[ModeChange, ...]

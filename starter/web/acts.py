@@ -252,9 +252,10 @@ def _owners(overview: Overview, episode: EpisodeStatus | None, verb: Verb) -> tu
 
 def _in_the_way(overview: Overview, verb: Verb) -> list[str]:
     """Of all that keeps the scanner from acting what keeps it from this. To keep a machine no check is asked, for what disrupts
-    all are: in the words of the refusal."""
+    all are: in the words of the refusal. A mode keeps programs back, and no person (S52)."""
     of_checks = {stop_of(check): against_requests(check) if verb is not Verb.PRESERVE else "" for check in overview.checks}
-    return [said for each in overview.stops if (said := of_checks.get(each, each))]
+    of_all = {each: each for each in overview.blocked}
+    return [said for each in overview.stops if (said := (of_all | of_checks).get(each, ""))]
 
 
 def _command(episode: EpisodeStatus | None, verb: Verb, node: str) -> str:

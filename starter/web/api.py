@@ -18,6 +18,7 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.responses import Response
 
 from policy.episode.messages import EpisodeStatus
+from policy.episode.modes import ModeChanges
 from policy.episode.permits import Permit, PermitRequest
 from policy.fence.device_check import DeviceReport
 from policy.history.step_outcomes import OutcomesReport
@@ -129,6 +130,14 @@ class StopsAnswer:
     pauses: tuple[Pause, ...]
     held: tuple[HeldEpisode, ...]
     held_off: tuple[HoldOff, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModeChangesAnswer:
+    """Which person changed a mode, when and why, the oldest first: the last 20, also of rules that are gone."""
+
+    cluster: str
+    changes: ModeChanges
 
 
 def nodes_of(status: ClusterStatus) -> NodesAnswer:
@@ -307,6 +316,14 @@ async def history(
     known = views.known(cluster).cluster
     found = await history_table.read_history(views.warden, known, since=_began(since), node=node, outcomes=outcome, limit=limit)
     return answer(history_table.as_model(*found))
+
+
+@_reading(f"{OF_CLUSTER}/mode-changes", ModeChangesAnswer)
+async def mode_changes(request: Request, cluster: str) -> object:
+    """The last changes of modes by people: as `nodewarden mode` has them."""
+    views = views_of(request)
+    known = views.known(cluster).cluster
+    return answer(ModeChangesAnswer(cluster=known, changes=await views.warden.scanner(known).mode_changes()))
 
 
 @_reading(f"{OF_CLUSTER}/compare", ClusterComparison)

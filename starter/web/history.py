@@ -1,5 +1,5 @@
-"""What has ended: each episode with what it waited for, what they took together, day by day; and the cluster's pauses. What was
-not repaired, and what a repair would have come to."""
+"""What has ended: each episode with what it waited for, what they took together, day by day; the cluster's pauses, and which
+person changed its modes. What was not repaired, and what a repair would have come to."""
 
 from __future__ import annotations
 
@@ -165,10 +165,11 @@ async def history(
         began = now - parse_span(since, LONGEST_SINCE)
     except ValueError as error:
         problem, began = f"within: {error}", now - USUAL
-    ended, observed, remembered, status, offenders = await asyncio.gather(
+    ended, observed, remembered, changes, status, offenders = await asyncio.gather(
         views.warden.history.ended(known, node=node.strip(), since=began),
         views.warden.observations.ended_spells(known, node=node.strip(), since=began),
         views.warden.scanner(known).pauses(),
+        views.warden.scanner(known).mode_changes(),
         views.known(known).status(),
         views.warden.history.offenders(known, began, views.offenders),
     )
@@ -190,6 +191,7 @@ async def history(
         by_outcome=outcomes,
         by_day=by_day(found, began, now),
         pauses=list(reversed(pauses.since(remembered, began, now))) if not node and not outcome else [],
+        mode_changes=changes[::-1] if not node and not outcome else (),
         permits_of=status.scanner.cap if status.scanner is not None else 0,
         more=ended.more,
         asked={"node": node, "since": since, "outcome": outcome, "at": at, "offset": offset},

@@ -7,8 +7,10 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+
+from tests.power.process_table import children_of, gone
 
 ROOT = Path(__file__).parents[2]
 
@@ -59,7 +61,7 @@ def _hears_an_interrupt() -> None:
 
 @asynccontextmanager
 async def nodewarden(*arguments: str, module: str = "starter.cli", **environment: str) -> AsyncIterator[Process]:
-    """stdout and stderr in one; killed if the test forgets it."""
+    """stdout and stderr in one; killed if the test forgets it, or fails, with all that it has started."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", module, *arguments),
         stdin=asyncio.subprocess.DEVNULL,
@@ -73,5 +75,15 @@ async def nodewarden(*arguments: str, module: str = "starter.cli", **environment
         yield Process(process)
     finally:
         if process.returncode is None:
+            started = _started_by(process.pid)
             process.kill()
+            for each in started:  # it can end none of them any more, and what they write is waited for, too
+                with suppress(ProcessLookupError):
+                    os.kill(each, signal.SIGKILL)
+                await gone(each)
             await process.wait()
+
+
+def _started_by(parent: int) -> list[int]:
+    """Its living children, theirs, and so on: a demo's worker has a Temporal server."""
+    return [each for child in children_of(parent) for each in (child, *_started_by(child))]

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from policy.checks.verdict import Health
 from policy.episode.advice import advice, ways
 from policy.episode.messages import EpisodeStatus, Kind, OffProof, Outcome, Phase, Reading, RecordEntry, episode_id
+from policy.episode.modes import ModeChange, ModeChanges
 from policy.episode.node_action import Verb
 from policy.episode.permits import Permit, PermitRequest, PermitState
 from policy.fence.device_check import DeviceReport, DeviceRow, Reachability
@@ -479,6 +480,10 @@ PAUSES = (
         ended_why="moved",
     ),
 )
+CHANGES = (
+    ModeChange(at=ago(hours=20), by="ann", mode="observe", scope="all nodes", reason="something is odd"),
+    ModeChange(at=ago(hours=19), by="bob", mode="unset", scope="nodes with rack=r7", reason="enough for today"),
+)
 
 
 @dataclass
@@ -488,6 +493,9 @@ class _Scanner:
 
     async def pauses(self) -> Pauses:
         return self.heard
+
+    async def mode_changes(self) -> ModeChanges:
+        return CHANGES
 
 
 def unrepaired() -> tuple[Spell, ...]:

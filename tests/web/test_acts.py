@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import aiohttp
@@ -10,12 +11,19 @@ import pytest
 from playwright.async_api import Browser, Page
 from temporalio.client import Client
 
+from policy.episode.modes import ClusterModes
+from policy.episode.node_action import Verb
+from policy.scan.obstacles import ObstacleCode
+from policy.values.mode import Mode
+from starter import wording
 from starter.client import Nodewarden
 from starter.handles.node_actions import Speaker
+from starter.web.acts import _in_the_way
+from starter.web.now import overview_of
 from starter.web.views import Views
 from tests.unlocked import no_way, unlocked
 from tests.web.looking import OVERFLOW, PHONE, Scheme, opened
-from tests.web.night import CLUSTER
+from tests.web.night import CLUSTER, night
 from tests.web.test_pages import accessibility
 
 
@@ -103,6 +111,19 @@ async def test_before_a_word_it_is_said_which_check_refuses_it_and_why_that_coun
     known = "\n".join((found["refused"], *found["known"]))
     assert ("NodeHealthCheck/gpu" in known) is asked
     assert ("no request begins, not even on nodes that this check does not cover" in known) is asked
+
+
+@pytest.mark.parametrize("verb", [Verb.FENCE, Verb.REMEDIATE, Verb.PRESERVE])
+def test_s52_a_mode_is_not_said_to_hold_back_what_a_person_asks_for(verb: Verb) -> None:
+    status = night()
+    assert status.scanner is not None
+    observes = ClusterModes(setting=Mode.OBSERVE)
+    scanner = replace(status.scanner, modes=observes)
+    overview = overview_of(replace(status, scanner=scanner))
+    said = [each.text for each in wording.obstacles(scanner, status.at) if each.code is ObstacleCode.MODE]
+    assert set(said) <= set(overview.stops)
+    assert said
+    assert not set(said) & set(_in_the_way(overview, verb))
 
 
 @pytest.mark.parametrize(("word", "offered"), [("fence", True), ("remediate", True), ("preserve", False)])

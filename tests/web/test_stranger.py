@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
+import aiohttp
 import pytest
 from playwright.async_api import Browser, Page
 
@@ -16,7 +17,7 @@ from policy.scan.pauses import PastPause, Pause
 from policy.values.times import as_of, written
 from tests.starter.builders import scanner
 from tests.web.looking import opened
-from tests.web.night import CLUSTER, NightWarden, at_three_twelve, hence, night, unrepaired
+from tests.web.night import CHANGES, CLUSTER, NightWarden, at_three_twelve, hence, night, unrepaired
 
 PAUSE = Pause(
     who="ann@example.com",
@@ -127,6 +128,18 @@ async def test_why_a_node_was_not_touched_is_asked_for_at_a_time_of_my_own_zone(
         await page.get_by_role("region", name="Why at that moment?").get_by_role("button", name="Show").click()
         await reads(page, f"it would have been repaired from {as_of(mine, due)} on", "mode holds it", "it came back by itself")
         assert said == []
+
+
+async def test_who_set_this_to_observe_is_on_the_page_and_its_api(url: str) -> None:
+    """S44: as `nodewarden mode` lists it, the newest first."""
+    async with aiohttp.ClientSession() as session:
+        async with session.get(f"{url}/c/{CLUSTER}/history") as answer:
+            page = await answer.text()
+        async with session.get(f"{url}/api/v1/clusters/{CLUSTER}/mode-changes") as answer:
+            found = await answer.json()
+    first, last = (f"{each.what}</td><td>{each.by}: {each.reason}" for each in reversed(CHANGES))
+    assert 0 < page.index(first) < page.index(last)
+    assert [each["reason"] for each in found["changes"]] == [each.reason for each in CHANGES]
 
 
 @pytest.mark.parametrize("path", ["", "/record/at-night", "/nodes/node-4", "/history?since=168h", "/compare"])
