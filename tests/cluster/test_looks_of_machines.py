@@ -16,10 +16,11 @@ from temporalio.testing import ActivityEnvironment
 from activities.cluster.acts.isolation import ClusterIsolation
 from activities.cluster.acts.targets import ClusterTarget
 from activities.cluster.api.served_cluster import ServedCluster
-from activities.contracts.target import LookResult, LookVerdict, PinRequest, PinResult, Target
+from activities.contracts.target import LicenceWanted, LookResult, LookVerdict, PinRequest, PinResult, Target
 from activities.errors import ErrorType
 from policy.episode.gate import Operation
 from policy.episode.messages import FencingInput, Need, NeedKind, Pinned
+from policy.fence.power import PowerAct
 from policy.objects.marks import TERMINATING_ANNOTATION, TERMINATING_LABEL, claim_of, digest_of
 from policy.objects.nodes import PRESERVE_ANNOTATION
 from policy.values.object_refs import ObjectRef
@@ -299,6 +300,55 @@ async def test_a_machine_that_this_episode_deletes_is_left_to_no_other(world: Wo
         assert (await world.target.last_look(request)).verdict is verdict
     await world.set_ready("True")
     assert (await world.target.last_look(request)).verdict is GONE
+
+
+async def _starts_to_go(world: World, system: System) -> None:
+    path = system.path("machines", MACHINE)
+    await world.others.patch(path, {"metadata": {"finalizers": ["example.com/drain"]}})
+    await world.others.delete(path)
+
+
+async def _goes(world: World, system: System) -> None:
+    await world.others.delete(system.path("machines", MACHINE))
+
+
+@pytest.mark.parametrize("system", SYSTEMS, ids=str)
+@pytest.mark.parametrize(
+    ("change", "node_goes", "verdict"),
+    [
+        (None, True, GO),
+        (_starts_to_go, True, GONE),
+        (_goes, True, GONE),
+        (unread("/machines"), True, UNLICENSED),
+        (KEPT, True, VETOED),
+        (_starts_to_go, False, GO),
+    ],
+    ids=["the Node alone", "its Machine goes", "its Machine is gone", "unread", "its Machine is kept", "its Node stays"],
+)
+async def test_s9_what_was_switched_off_is_switched_on_as_long_as_its_machine_is_there(
+    change: Change | None, node_goes: bool, verdict: LookVerdict, system: System, world: World
+) -> None:
+    """S9, S21: by its uid, since a Node that is gone names no Machine. A path is given back all the same."""
+    await licensed(world, system)
+    uid = (await world.others.get(system.path("machines", MACHINE)))["metadata"]["uid"]
+    pinned = await world.pinned()
+    target = replace(pinned, pinned=replace(pinned.pinned, machine_uids=(uid,)))
+    if change is not None:
+        await change(world, system)
+    if node_goes:
+        await world.others.delete(f"/api/v1/nodes/{NODE}")
+
+    async def seen(act: PowerAct) -> LookResult:
+        wanted = LicenceWanted(act=act, not_after=NOW)
+        request = await world.look(target, need=OF_NODES, licenses=wanted, **RESTORES)
+        found: LookResult = await ActivityEnvironment().run(world.target.last_look, request)
+        return found
+
+    found = await seen(PowerAct.ON)
+    assert found.verdict is verdict, found.reason
+    if verdict is GONE:
+        assert "the Node was deleted, and its Machine" in found.reason
+        assert (await seen(PowerAct.RESTORE_PATH)).verdict is GO
 
 
 class TestUncordon:

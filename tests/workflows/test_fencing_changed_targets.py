@@ -211,6 +211,23 @@ async def test_a_node_that_goes_while_a_person_is_asked_has_not_recovered(env: W
     assert result.message == "the Node is gone"
 
 
+@pytest.mark.parametrize("deprovisioned", [True, False], ids=["with its Machine", "alone"])
+@pytest.mark.parametrize("proven", [True, False], ids=["off is proven", "off is not known"])
+async def test_s9_a_machine_whose_node_was_deleted_is_switched_on_as_long_as_it_is_still_ours(
+    env: WorkflowEnvironment, *, proven: bool, deprovisioned: bool
+) -> None:
+    """S9, S35: a Node that was deleted alone leaves no machine off. One that an autoscaler has removed with its Machine may be
+    another owner's by then, and stays as it is."""
+    world = World(plan=plan(tries=1, restarts=0, boot_timeout=timedelta(minutes=1)), deprovisioned=deprovisioned)
+    world.ignores_off = not proven
+    async with fencing(env, world, **({"at": "off"} if proven else {"parks": True})) as run:
+        world.lose_node()
+        await run.sees(excused=True)
+        otherwise = Outcome.RECOVERED if proven else Outcome.RELEASED  # its kubelet registers it anew, or is still at it
+        await run.result(Outcome.REPLACED if deprovisioned else otherwise)
+    assert ("on" in world.acts) is not deprovisioned, world.acts
+
+
 @pytest.mark.parametrize("ready", [True, False], ids=["and hangs again", "and is not Ready"])
 async def test_a_word_for_off_ends_with_the_boot_that_it_was_given_for(env: WorkflowEnvironment, *, ready: bool) -> None:
     """S6, S8: the node has started anew while the word waited for its permit. It need not be Ready to write to its volumes."""

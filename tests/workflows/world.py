@@ -109,6 +109,8 @@ class World(Machine):
     lease_holder: str = ""
     lease_until: datetime | None = None
     preserved: bool = False
+    deprovisioned: bool = False
+    """Its Machine goes, or is gone."""
     confirmed_well: bool = False
     """A person has confirmed that it is well."""
     excused: bool = False
@@ -413,6 +415,9 @@ class ScriptedTarget(NodeActs, DeviceActs):
             verdict = world.looks.pop(0)
         elif request.restores and world.preserved and PowerState.ON not in world.power.values():
             verdict = contract.LookVerdict.VETOED
+        elif request.restores and world.deprovisioned and not world.present:
+            of_power = request.licenses is None or request.licenses.act is PowerAct.ON
+            verdict = contract.LookVerdict.NEED_GONE if of_power else contract.LookVerdict.GO
         until = world.lease_until if verdict is contract.LookVerdict.VETOED else None
         return contract.LookResult(
             verdict=verdict,

@@ -38,6 +38,7 @@ from workflows.kit import options
 from workflows.kit.interrupts import (
     AbortAsked,
     Interrupt,
+    MachineGone,
     NeedGone,
     NonRetryable,
     OffenderFound,
@@ -128,6 +129,8 @@ class Preflight:
         self._plan = plan
         self._idle = idle
         self._may_rest = may_rest
+        self.gone_for_good = ""
+        """Why the machine is not to be switched on any more, as the latest `refresh` has seen; "" where it is."""
 
     @property
     def deadline(self) -> datetime | None:
@@ -310,6 +313,8 @@ class Preflight:
             result = await self._look(Operation.GIVE_BACK, devices=on, leased=on, write=write, licenses=wanted)
             if result.verdict is LookVerdict.TARGET_CHANGED:
                 raise TargetChanged(result.reason)
+            if result.verdict is LookVerdict.NEED_GONE:
+                raise MachineGone(result.reason)
             if result.verdict is LookVerdict.VETOED:
                 raise NonRetryable(f"the machine is left off: {result.reason}")
             if result.verdict is not LookVerdict.GO:
@@ -379,10 +384,11 @@ class Preflight:
     async def refresh(self) -> bool:
         """See the node as it is now. False: it could not be read, and what is known of it is hearsay."""
         try:
-            await self._look(Operation.GIVE_BACK)
+            result = await self._look(Operation.GIVE_BACK)
         except Interrupt as interrupt:
             self._episode.note("look", "failed", interrupt.reason)
             return False
+        self.gone_for_good = result.reason if result.verdict is LookVerdict.NEED_GONE else ""
         return True
 
     async def keep_sealed(self) -> None:

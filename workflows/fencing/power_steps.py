@@ -27,7 +27,7 @@ from policy.values.times import format_duration
 from workflows.episode.preflight import Licence, SeenDown
 from workflows.fencing.case import Case
 from workflows.kit import options
-from workflows.kit.interrupts import AbortAsked, Interrupt, NeedGone, NonRetryable, StepFailed, Vetoed
+from workflows.kit.interrupts import AbortAsked, Interrupt, MachineGone, NeedGone, NonRetryable, StepFailed, Vetoed
 
 LOOK_AGAIN = timedelta(seconds=20)
 """While waiting for a node: a live look this often, in case no scanner tells us of the change."""
@@ -118,10 +118,12 @@ class PowerManagement:
         await self._case.answering.report(Stage.FINISHED, f"{message}{self._freeing.left}")
 
     async def switch_on_again(self) -> str:
-        """Why a machine that we touched can't be switched on; "" where it is on again, or was never touched."""
+        """Why a machine that we touched can't be switched on; "" where it is on, or was never touched. Raises MachineGone."""
         if self._case.touched:
             try:
                 await self.switch_on()
+            except MachineGone:
+                raise
             except Interrupt as interrupt:
                 return interrupt.reason
         return ""
@@ -140,6 +142,8 @@ class PowerManagement:
         on_since = self._progress.power.powered_on_at
         just_on = on_since is not None and workflow.now() < on_since + LOOK_AGAIN  # whatever was seen is from before
         while just_on or not (await self._preflight.refresh() and self._pinned_node.is_back()):
+            if not just_on and self._preflight.gone_for_good:
+                raise MachineGone(self._preflight.gone_for_good)
             if not just_on and not self._plan.levels and await self._preflight.need_is_gone():
                 raise NeedGone("the node is well again without a restart")
             remaining = deadline - workflow.now()

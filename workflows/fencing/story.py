@@ -42,6 +42,7 @@ from workflows.kit.interrupts import (
     INTERRUPTS,
     AbortAsked,
     Interrupt,
+    MachineGone,
     NeedGone,
     NonRetryable,
     OffenderFound,
@@ -190,15 +191,20 @@ class FencingStory:
         if progress.turn is None:
             return None
         with self.episode.undertaking("the answer"):
-            if progress.parked:
-                ended = await self._last_resort(progress.parked)
-            else:
-                ended = await self._answer(progress.turn)
+            try:
+                if progress.parked:
+                    ended = await self._last_resort(progress.parked)
+                else:
+                    ended = await self._answer(progress.turn)
+            except MachineGone as interrupt:
+                ended = await self._restored(Outcome.REPLACED, interrupt.reason)
         self.case.progress.turn = None
         return ended
 
     async def _answer(self, turn: Turn) -> End | None:
         interrupt, reason = INTERRUPTS[turn.interrupt], turn.reason
+        if issubclass(interrupt, MachineGone):
+            raise MachineGone(reason)
         if issubclass(interrupt, NeedGone):
             return await self._way_back(Outcome.RECOVERED, f"nothing more to do: {reason}")
         if issubclass(interrupt, Vetoed):
@@ -217,6 +223,8 @@ class FencingStory:
         if issubclass(interrupt, TargetChanged):
             if await self._is_registered_anew():
                 return None
+            if gone := self.case.preflight.gone_for_good:
+                raise MachineGone(gone)
             if self.case.pinned_node.is_gone() and not self._is_a_step:
                 reason += self._not_given_up()  # no look before that could ever say go (S9)
         return await self._last_resort(reason, OffenderFound if issubclass(interrupt, OffenderFound) else NonRetryable)
@@ -618,6 +626,8 @@ class FencingStory:
         case = self.case
         if not await case.preflight.refresh():
             return None
+        if gone := case.preflight.gone_for_good:
+            return partial(self._restored, Outcome.REPLACED, gone)
         returned = case.pinned_node.is_replaced() or case.pinned_node.is_back()
         if self.episode.repairs.keeps and self.episode.repairs.is_asked_in(case.progress.parked):
             return self._returned if case.pinned_node.is_replaced() else None  # a person may have switched it on to look at it

@@ -84,6 +84,10 @@ class NeedGone(Interrupt):
     """The node came back, or its check is gone: the way back."""
 
 
+class MachineGone(Interrupt):
+    """The machine that was to be switched on again has gone for good: nothing is left to be given back."""
+
+
 class Vetoed(Interrupt):
     """A person or another owner says no before off; wins (S20)."""
 
@@ -105,6 +109,7 @@ INTERRUPTS = {
         OffenderFound,
         TargetChanged,
         NeedGone,
+        MachineGone,
         Vetoed,
         AbortAsked,
     )

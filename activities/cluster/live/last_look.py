@@ -30,7 +30,7 @@ from activities.cluster.live.node_leases import foreign_lease, take_node_lease
 from activities.cluster.live.plans import lease_renewed, live_policies, plan_for, why_not_wanted
 from activities.cluster.live.preserved_machine import called_unhealthy
 from activities.cluster.objects.fencing_requests import find_request
-from activities.cluster.objects.live_machines import Subject, find_check, pause_of, read_subject
+from activities.cluster.objects.live_machines import Subject, find_check, machines_with, pause_of, read_subject
 from activities.cluster.objects.live_node import LiveNode, find_node, seen_node
 from activities.cluster.objects.marks import is_ours, owner
 from activities.cluster.objects.object_reader import Readers, reading_once
@@ -58,6 +58,7 @@ from policy.episode.need_now import STANDS, NeedNow, NeedSeen, need_now
 from policy.episode.node_action import REPAIRS
 from policy.episode.proofs import compare_identity
 from policy.fence.plan import FencingPlan
+from policy.fence.power import PowerAct
 from policy.objects.machines import MachineView, is_machine_of
 from policy.objects.marks import Mark, is_deleted_by, mark_of
 from policy.objects.nodes import NodeEvent, NodeView
@@ -204,6 +205,8 @@ class LastLook:
             answer = await self._guarded(request, sight, answer, seconds=max(left, LEAST_SECONDS))
         if answer.verdict is LookVerdict.GO and (unwanted := _unwanted_act(request, sight)):
             answer = replace(answer, objection=Objection(rule="configuration", reason=unwanted, weight=Weight.NOT_LICENSED))
+        if answer.verdict is LookVerdict.GO and (gone := _gone_for_good(request, sight)):
+            answer = replace(answer, objection=Objection(rule="machine gone", reason=gone, weight=Weight.NEED_GONE))
         if sight.unread is not None and not request.destructive:
             kind = error_type(sight.unread.error) or ErrorType.UNREACHABLE
             raise failure(kind, str(sight.unread)) from sight.unread.error
@@ -356,6 +359,9 @@ class LastLook:
             named = await read_subject(once, None, node)
             if not named.machines and request.need.kind is NeedKind.CHECK:
                 named = await read_subject(once, request.need, node)
+            if _may_be_gone(request) and await _node(once, node) is None:
+                left = await machines_with(once, request.target.pinned.machine_uids)
+                named = replace(named, machines=(*left, *(each for each in named.machines if each not in left)))
             return named
         if need is None and not request.destructive:
             return Subject(pause="")
@@ -549,6 +555,25 @@ def _unwanted_act(request: LookRequest, sight: _Sight) -> str:
     node = sight.node.view if sight.node is not None else None
     target = next(iter(sight.subject.targets(node)), JudgedTarget(request.target.pinned.node, node=node))
     return why_not_wanted(request.licenses.act, sight.plan, request.need, sight.asking, target)
+
+
+def _may_be_gone(request: LookRequest) -> bool:
+    """Whether it is asked if the machine is still ours to be switched on: it had a Machine. What else was cut is given back
+    whatever has become of that."""
+    of_power = request.licenses is None or request.licenses.act is PowerAct.ON
+    return request.restores and of_power and bool(request.target.pinned.machine_uids)
+
+
+def _gone_for_good(request: LookRequest, sight: _Sight) -> str:
+    """Why a machine is not switched on any more, "" where it is: with its Node its Machine is gone, or goes, and by then the
+    hardware may be another owner's. A Node that was deleted alone leaves no machine off (S9)."""
+    if not _may_be_gone(request) or sight.node is not None:
+        return ""
+    left = [each for each in sight.subject.machines if each.uid in request.target.pinned.machine_uids]
+    if any(not each.deleting for each in left):
+        return ""
+    goes = f"its Machine {left[0].name} is being deleted" if left else "its Machine is gone"
+    return f"the Node was deleted, and {goes}: the machine is left off"
 
 
 def _deletes_it(request: LookRequest, sight: _Sight) -> bool:

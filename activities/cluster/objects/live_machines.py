@@ -9,7 +9,7 @@ scan.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -28,7 +28,7 @@ from activities.cluster.api.paths import (
 )
 from activities.cluster.api.refusals import unless_gone
 from activities.cluster.api.served_cluster import as_served
-from activities.cluster.objects.decoding import NODE_DECODING, decode_node
+from activities.cluster.objects.decoding import NODE_DECODING, Decoding, decode_node
 from activities.cluster.objects.machines_decoding import CLUSTER_DECODING, machine_decoding, read_machine
 from activities.cluster.objects.object_reader import ApiReader, Readers
 from activities.errors import ErrorType, failure
@@ -290,6 +290,20 @@ async def node_of(connections: Readers, machine: MachineView) -> str:
     if machine.node_name:
         return machine.node_name if await _node(connections, machine.node_name) is not None else ""
     return next((name for name, _ in await _tied(connections.nodes, [machine])), "")
+
+
+async def machines_with(connections: Readers, uids: Collection[str]) -> tuple[MachineView, ...]:
+    """Those with these uids, of whichever API, as they are now: for a Node that is gone, by which none can be found."""
+    found = list[MachineView]()
+    for api, resource in MACHINES.items():
+        reader, decoding = connections.of(resource.api_version), machine_decoding(api)
+
+        async def listed(version: Resource, reader: ApiReader = reader, decoding: Decoding[MachineView] = decoding) -> None:
+            pages = [item.value async for page in reader.list_pages(version.path()) for item in decoding.items(page.body)]
+            found.extend(each for each in pages if each.uid in uids)
+
+        await as_served(resource, listed)
+    return tuple(found)
 
 
 def is_of_cluster(machine: MachineView, check: HealthCheck) -> bool:
