@@ -12,6 +12,8 @@ import json
 from collections import deque
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import Any
 
 from policy.scan.report_builder import is_sick
 from policy.scan.scan_report import ClusterLease, ReportParts, ViewState
@@ -110,9 +112,14 @@ def digest(parts: ReportParts, *, view: ViewState, lease: ClusterLease, cluster_
     return hashlib.sha256(canonical.encode()).hexdigest()[:_DIGEST_LENGTH]
 
 
+@cache
+def _names(kind: type[Any]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
+
+
 def _plain(value: object) -> object:
     if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in fields(value)}
+        return {name: getattr(value, name) for name in _names(type(value))}
     if isinstance(value, timedelta):
         return value.total_seconds()
     if isinstance(value, datetime):

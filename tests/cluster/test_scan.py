@@ -626,3 +626,15 @@ async def test_a_storm_s_cooldown_begins_anew_after_an_outage_without_reports(
     assert report.view.stale == ""
     assert report.checks[0].storm_cooling is not None
     assert report.checks[0].storm_cooling > began
+
+
+async def test_what_we_write_into_a_check_s_status_makes_no_report(person: ApiClient, open_scan: Open) -> None:
+    """Each episode has it written several times."""
+    await fleet(person)
+    await with_policy(person)
+    scan = await open_scan()
+    await observe_until(scan, None, lambda report: bool(report.checks) and not report.view.stale)
+    view, before = scan.view, scan.view.stamp
+    await person.patch(f"{CHECKS}/workers/status", {"status": {"observedNodes": 4, "reason": "as we would have it"}})
+    await until(lambda: view.check_objects["NodeHealthCheck/workers"].get("status", {}).get("reason") == "as we would have it")
+    assert view.stamp == before

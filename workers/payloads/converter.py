@@ -11,8 +11,9 @@ programs write and read (inputs, results, signals, queries, updates) is told in 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, is_dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Self
 
 from pydantic import TypeAdapter
@@ -90,9 +91,8 @@ class PayloadConverter(CompositePayloadConverter):
     schemas: type[SharedSchemas] = SharedSchemas
 
     def __init__(self, *, terse: bool = False) -> None:
-        usual = DefaultPayloadConverter.default_encoding_payload_converters
-        ours = self.schemas(terse=terse)
-        super().__init__(*(ours if isinstance(each, JSONPlainPayloadConverter) else each for each in usual), Encrypted())
+        """The SDK makes one twice for each workflow task: what it consists of is shared."""
+        self.converters = _encodings(self.schemas, terse=terse)
 
     def with_context(self, context: SerializationContext) -> Self:
         """The one for payloads of activities, or of everything else; neither is made anew."""
@@ -104,6 +104,14 @@ class PeoplesConverter(PayloadConverter):
     """The same for what people are shown."""
 
     schemas = Cleaned
+
+
+@cache
+def _encodings(schemas: type[SharedSchemas], *, terse: bool) -> Mapping[bytes, EncodingPayloadConverter]:
+    usual = DefaultPayloadConverter.default_encoding_payload_converters
+    ours = schemas(terse=terse)
+    all_of_them = (*(ours if isinstance(each, JSONPlainPayloadConverter) else each for each in usual), Encrypted())
+    return {each.encoding.encode(): each for each in all_of_them}
 
 
 @lru_cache(maxsize=4)

@@ -17,7 +17,7 @@ from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.api.served_cluster import ClusterActivities, ServedCluster, require_cluster
 from activities.cluster.live.last_look import GrantedPermits, require_last_look
 from activities.cluster.objects.live_machines import read_subject
-from activities.cluster.objects.live_node import LiveNode, readable_mark
+from activities.cluster.objects.live_node import LiveNode, find_node, readable_mark
 from activities.cluster.objects.marks import (
     claim,
     is_ours,
@@ -38,6 +38,7 @@ from activities.cluster.objects.node_edits import (
     remove_taints,
     uncordon,
 )
+from activities.cluster.objects.object_reader import reading_once
 from activities.cluster.report.nodefences import EpisodePublisher, NodeFences
 from activities.contracts.target import (
     ActResult,
@@ -168,9 +169,11 @@ class ClusterIsolation(ClusterActivities, IsolationActivities):
         added = self._licences.believed(target, request.added)
         machines: tuple[MachineView, ...] = ()
         unread: ApplicationError | None = None
+        once, found_node = reading_once(self._connections), None
         try:
             if not target.pinned.node.startswith(MACHINE):
-                machines = (await read_subject(self._connections, None, target.pinned.node)).machines
+                machines = (await read_subject(once, None, target.pinned.node)).machines
+                found_node = await find_node(once.nodes, target.pinned.node)
         except ApplicationError as error:
             unread = error
 
@@ -193,7 +196,7 @@ class ClusterIsolation(ClusterActivities, IsolationActivities):
             return _way_back(node, ours, machines, now)
 
         try:
-            result = await edit_node(self._connection, target.pinned.node, decide, not_after=request.not_after)
+            result = await edit_node(self._connection, target.pinned.node, decide, not_after=request.not_after, read=found_node)
         except ObjectNotFound:
             result = ActResult(changed=False, detail="the Node is gone, and our marks with it")
         await self._publisher.publish_beside(target, request.publication)

@@ -354,7 +354,7 @@ class ClusterScan(ScanActivities):
         )
 
     def _prepare_once(self) -> None:
-        if self._prepare is not None and self.view.synced and PREPARING not in self._tasks:
+        if self._prepare is not None and PREPARING not in self._tasks and self.view.synced:
             nodes = tuple(islice(self.view.ledger.names(), PREPARED_FOR))
             self._tasks[PREPARING] = asyncio.create_task(self._prepare(nodes), name=PREPARING)
 

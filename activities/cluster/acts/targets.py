@@ -24,6 +24,7 @@ from activities.cluster.objects.live_machines import read_subject
 from activities.cluster.objects.live_node import LiveNode, all_names, find_node, pinned_of, readable_mark, seen_node
 from activities.cluster.objects.marks import mark_edit
 from activities.cluster.objects.node_edits import Edit, edit_node
+from activities.cluster.objects.object_reader import reading_once
 from activities.cluster.report.nodefences import EpisodePublisher, NodeFences
 from activities.contracts.scan import RepetitionActivities, RepetitionRequest
 from activities.contracts.target import (
@@ -83,7 +84,8 @@ class ClusterTarget(ClusterActivities, TargetActivities, RepetitionActivities):
         """Everything an episode keeps of its target; at last our mark, once nothing more can be wrong with it."""
         wanted = request.wanted
         require_cluster(wanted.cluster, self._cluster)
-        node = await find_node(self._connection, wanted.node)
+        once = reading_once(self._connections)
+        node = await find_node(once.nodes, wanted.node)
         if node is None:
             raise failure(ErrorType.NOT_FOUND, no_such_target(wanted.node, await all_names(self._connection)))
         view = node.view
@@ -106,7 +108,7 @@ class ClusterTarget(ClusterActivities, TargetActivities, RepetitionActivities):
             plan_for(self._connections, view, wanted.template, planned, source=self._source),
             self._served.repairs(view.name, view.system_uuid),
         )
-        subject = await read_subject(self._connections, need if need.kind is NeedKind.CHECK else None, view.name)
+        subject = await read_subject(once, need if need.kind is NeedKind.CHECK else None, view.name)
         pinned = replace(
             pinned_of(node),
             endpoints=plan.endpoints,
@@ -115,7 +117,7 @@ class ClusterTarget(ClusterActivities, TargetActivities, RepetitionActivities):
         )
         hosts = await self._served.credential_hosts()
         target, at_once = _target_of(request, pinned), bool(request.marks_as) and not adopted
-        added = await self._marked_at_once(target, request.not_after) if at_once else None
+        added = await self._marked_at_once(target, request.not_after, node) if at_once else None
         cordoned = None
         if request.cordons and added is not None and begins_with_cordon(plan):
             cordoned = await self._cordoned_at_once(target, need, request)
@@ -142,10 +144,10 @@ class ClusterTarget(ClusterActivities, TargetActivities, RepetitionActivities):
         await self._publisher.publish_beside(request.target, request.publication)
         return result
 
-    async def _marked_at_once(self, target: Target, not_after: datetime | None) -> Added | None:
+    async def _marked_at_once(self, target: Target, not_after: datetime | None, node: LiveNode) -> Added | None:
         """None: the node is not marked, for all that is known. A mark of its own then says why it can't be."""
         try:
-            return (await self._mark(target, not_after)).added
+            return (await self._mark(target, not_after, read=node)).added
         except ApplicationError as error:
             activity.logger.info("Node/%s is pinned and not marked yet: %s", target.pinned.node, error.message)
             return None
@@ -161,24 +163,28 @@ class ClusterTarget(ClusterActivities, TargetActivities, RepetitionActivities):
         )
         try:
             async with asyncio.timeout(AT_ONCE_SECONDS):
-                if (await self._last_look.look(look)).verdict is not LookVerdict.GO:
+                seen, node = await self._last_look.look_at_node(look)
+                if seen.verdict is not LookVerdict.GO:
                     return None
                 edit = edit_node(
                     self._connection,
                     target.pinned.node,
                     lambda node: cordon_edit(node, target, self._clock()),
                     not_after=request.not_after,
+                    read=node,
                 )
                 return self._licences.sealed_result(target, await edit)
         except (ApplicationError, TimeoutError) as error:
             activity.logger.info("Node/%s is marked and not cordoned yet: %s", target.pinned.node, error)
             return None
 
-    async def _mark(self, target: Target, not_after: datetime | None, added: Added = NOTHING_ADDED) -> ActResult:
+    async def _mark(
+        self, target: Target, not_after: datetime | None, added: Added = NOTHING_ADDED, *, read: LiveNode | None = None
+    ) -> ActResult:
         def decide(node: LiveNode) -> Edit:
             return mark_edit(node, target, self._clock(), added)
 
-        result = await edit_node(self._connection, target.pinned.node, decide, not_after=not_after)
+        result = await edit_node(self._connection, target.pinned.node, decide, not_after=not_after, read=read)
         return self._licences.sealed_result(target, result)
 
     async def last_look(self, request: LookRequest) -> LookResult:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.lease_view import CLUSTER_LEASE, CLUSTER_LEASE_NAME, CLUSTER_LEASE_NAMESPACE, read_lease
 from activities.cluster.api.refusals import unless_gone
+from activities.cluster.objects.object_reader import ApiReader
 
 STALE_AFTER_DURATIONS = 2
 """How many lease durations without a renewal end our trust: clocks of API clients differ by seconds, not by durations."""
 
 
-async def cluster_lease_problem(connection: ClusterConnection, holder: str, now: datetime, *, restores: bool = False) -> str:
+async def cluster_lease_problem(connection: ApiReader, holder: str, now: datetime, *, restores: bool = False) -> str:
     """Why the cluster Lease is not provably held by `holder` at this moment (live read); "" when it is.
 
     restores: what is to be done only gives back, so that it is enough that no other scanner may hold it. One that was renewed

@@ -190,6 +190,11 @@ class LastLook:
         seen repeats what was pinned; a restoring look raises, since the node is what it is for. Errors:
         InvalidConfig for an act that no look precedes: not all that the gate asks of it is read here (S20).
         """
+        return (await self.look_at_node(request))[0]
+
+    async def look_at_node(self, request: LookRequest) -> tuple[LookResult, LiveNode | None]:
+        """The same with the Node that was looked at, None where it is gone or can't be read: an act on that very version of it
+        need not read it anew."""
         if request.operation not in LOOKED_AT:
             raise failure(ErrorType.INVALID_CONFIG, f"operation: {request.operation} is no act that a last look precedes")
         began = asyncio.get_running_loop().time()
@@ -212,7 +217,7 @@ class LastLook:
             raise failure(kind, str(sight.unread)) from sight.unread.error
         found = answer.objection
         need = answer.need
-        return LookResult(
+        result = LookResult(
             verdict=answer.verdict,
             reason=found.reason if found is not None else NOTHING,
             at=self._clock(),
@@ -223,6 +228,7 @@ class LastLook:
             version=sight.node.view.resource_version if sight.node is not None else "",
             held_by_mode=found is not None and found.rule == MODE,
         )
+        return result, sight.node
 
     async def _guarded(self, request: LookRequest, sight: _Sight, answer: _Answer, *, seconds: float) -> _Answer:
         """A member of a control plane is only taken while the others can do without it (S15), for every kind of need. What may
@@ -259,8 +265,8 @@ class LastLook:
                 _read("its Machine", self._subject(once, request, need, whole=whole), Subject(pause=""), doubts),
             ),
             asyncio.gather(
-                _read("the node's lease", self._foreign_lease(request, now), None, doubts),
-                self._lease(request, doubts),
+                _read("the node's lease", self._foreign_lease(once, request, now), None, doubts),
+                self._lease(once, request, doubts),
                 _read("the permit", self._permit(once, request), (False, ""), doubts),
                 _read("the mode", self._mode(once, request), None, modeless),
             ),
@@ -316,14 +322,14 @@ class LastLook:
             await publish_on_both(self._connection, node, request.target.pinned.uid, claim)
         return claim.sentence if claim is not None else ""
 
-    async def _foreign_lease(self, request: LookRequest, now: datetime) -> LeaseView | None:
+    async def _foreign_lease(self, once: Readers, request: LookRequest, now: datetime) -> LeaseView | None:
         """The lease of another owner. Where the step in hand is to be covered, taking the lease tells that; a deployment that has
         lost the cluster takes and renews none, and the one that has it now takes over what the other has left (S38)."""
         target = request.target
         if target.pinned.node.startswith(MACHINE):
             return None
         holder, taken = request.holder, request.lease
-        if taken is None or await cluster_lease_problem(self._connection, holder, now, restores=request.restores):
+        if taken is None or await cluster_lease_problem(once.nodes, holder, now, restores=request.restores):
             return await foreign_lease(self._connection, target.pinned.node, holder, now)
         until, clock = request.not_after, self._own_clock
         return await take_node_lease(self._connection, target, holder, taken, not_after=until, clock=clock)
@@ -376,12 +382,12 @@ class LastLook:
         what = "its health check" if need.kind is NeedKind.CHECK else "what asks for it"
         return await _read(what, _asking(once, need, self._source), None, doubts)
 
-    async def _lease(self, request: LookRequest, doubts: list[_Doubt]) -> str:
+    async def _lease(self, once: Readers, request: LookRequest, doubts: list[_Doubt]) -> str:
         """What the cluster Lease says against the act, "" for nothing. A restoring one needs it only without our mark."""
         what = "the cluster Lease"
         if not (request.destructive or request.restores):
             return ""
-        problem = cluster_lease_problem(self._connection, request.holder, self._own_clock(), restores=request.restores)
+        problem = cluster_lease_problem(once.nodes, request.holder, self._own_clock(), restores=request.restores)
         if request.restores:
             return await _read(what, problem, f"{what} could not be read", [])
         return await _read(what, problem, "", doubts)

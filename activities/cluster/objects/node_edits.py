@@ -35,16 +35,26 @@ class Edit:
 
 
 async def edit_node(
-    connection: ClusterConnection, name: str, decide: Callable[[LiveNode], Edit], *, not_after: datetime | None = None
+    connection: ClusterConnection,
+    name: str,
+    decide: Callable[[LiveNode], Edit],
+    *,
+    not_after: datetime | None = None,
+    read: LiveNode | None = None,
 ) -> ActResult:
     """`decide` is asked again about every version of the node that others have written meanwhile. Not begun after that moment.
 
-    It may raise to refuse; nothing has been written then. A lost answer is not repeated (Ambiguous).
+    It may raise to refuse; nothing has been written then. A lost answer is not repeated (Ambiguous). read: as the caller has just
+    read it. A change is written to that version alone; that there is nothing to change is decided on what is there now.
     """
+    versions = [read] if read is not None else []
 
     async def once() -> ActResult:
-        node = await read_node(connection, name)
+        node, is_fresh = (versions.pop(), False) if versions else (await read_node(connection, name), True)
         change = decide(node)
+        if not (change.operations or is_fresh):
+            node = await read_node(connection, name)
+            change = decide(node)
         added = change.mark.added if change.mark is not None else None
         version = node.view.resource_version
         if not change.operations:

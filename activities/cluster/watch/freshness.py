@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -188,7 +188,7 @@ class ManagementCluster:
             found.append(self._whole_since + self._limits.grace.total_seconds() - elapsed)
         return found
 
-    def _trouble(self, others: list[Following], *, lasting: bool) -> str:
+    def _trouble(self, others: Sequence[Following], *, lasting: bool) -> str:
         if self._probe is not None and self._probe.problem:
             return self._probe.problem
         if broken := [each for each in others if not each.synced or (lasting and not each.streaming)]:

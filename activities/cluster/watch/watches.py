@@ -11,7 +11,7 @@ import asyncio
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -91,6 +91,10 @@ class Watches:
         """What checks here have had created, by group and kind: a node that has one is not yet well (medik8s)."""
         self._remediations_elsewhere: dict[tuple[str, str], Following] = {}
         """The same for checks that live over the other connection. No view waits for it: no check is judged by them."""
+        self._whole: tuple[Following, ...] = ()
+        self._elsewhere: tuple[Following, ...] = ()
+        self._found: dict[tuple[Destination, ...], dict[ReadKind, Following]] = {}
+        """As `_followed` has them: each report asks dozens of times."""
         self._refused_since: dict[Following, float] = {}
         self._started = False
         self._takes: Mapping[Destination, Callable[[ReadKind, str, Any], None]] = {
@@ -119,10 +123,7 @@ class Watches:
 
     def __iter__(self) -> Iterator[Following]:
         """Everything that is followed now and that a whole view takes."""
-        for kind in read_by(Reader.WATCH):
-            if kind.waited_for:
-                yield from self._followed.get(kind, ())
-        yield from self._remediations.values()
+        return iter(self._whole)
 
     def _beside(self) -> Iterator[Following]:
         """What is followed and nothing waits for."""
@@ -134,7 +135,10 @@ class Watches:
 
     def _of(self, *destinations: Destination) -> dict[ReadKind, Following]:
         """What is followed now of the kinds that go there."""
-        return {kind: each[0] for kind, each in self._followed.items() if kind.destination in destinations}
+        if destinations not in self._found:
+            found = {kind: each[0] for kind, each in self._followed.items() if kind.destination in destinations}
+            self._found[destinations] = found
+        return self._found[destinations]
 
     @property
     def nodes(self) -> Following:
@@ -151,17 +155,14 @@ class Watches:
         found = self._of(Destination.CHECKS, Destination.FENCE_POLICIES)
         return {kind.dialect: each for kind, each in found.items() if kind.dialect is not None}
 
-    def elsewhere(self) -> list[Following]:
+    def elsewhere(self) -> tuple[Following, ...]:
         """What is followed over the other connection and a whole view takes; nothing where there is only one connection."""
-        if self.machines is self._connection:
-            return []
-        there = (each for kind, each in self._followed.items() if kind.waited_for and kind.with_machines)
-        return [each for reflectors in there for each in reflectors]
+        return self._elsewhere
 
     def here(self) -> list[Following]:
         """What is followed over the cluster's own connection, but for the unlisted."""
-        other = [*self.elsewhere(), *self.unlisted()]
-        return [each for each in self if each not in other]
+        other = {*self._elsewhere, *self.unlisted()}
+        return [each for each in self._whole if each not in other]
 
     def unlisted(self) -> dict[Following, tuple[Dialect, ...]]:
         """Kinds of the cluster itself that the server has refused to list ever since we asked, and the dialects of which the
@@ -172,18 +173,17 @@ class Watches:
         be listed of another controller can't be created either, so that no check waits for it.
         """
         now, nodes = asyncio.get_running_loop().time(), self.nodes
-        needed_by = {each: kind.needed_by for kind, reflectors in self._followed.items() for each in reflectors}
         found: dict[Following, tuple[Dialect, ...]] = {}
-        other = self.elsewhere()
-        for each in self:
-            refused = nodes.streaming and each.problem and not each.synced and not each.lists
-            if not refused or each is nodes or each in other:
+        for each in self._whole:
+            refused = each.problem and not each.synced and not each.lists and nodes.streaming
+            if not refused or each is nodes or each in self._elsewhere:
                 self._refused_since.pop(each, None)
                 continue
             if each not in self._refused_since:
                 each.wake()  # its last try may have been while nothing at all was answered
             if now - self._refused_since.setdefault(each, now) >= self._patience:
-                found[each] = needed_by.get(each, ())
+                needed_by = (kind.needed_by for kind, reflectors in self._followed.items() if each in reflectors)
+                found[each] = next(needed_by, ())
         return found
 
     def next_unlisted(self) -> float | None:
@@ -236,6 +236,13 @@ class Watches:
                 self._followed[kind] = tuple(self._reflector_of(kind, server) for server in servers)
                 self._begin(self._followed[kind])
 
+    def _note_followed(self) -> None:
+        waited_for = [(kind, self._followed.get(kind, ())) for kind in read_by(Reader.WATCH) if kind.waited_for]
+        self._whole = (*(each for _, reflectors in waited_for for each in reflectors), *self._remediations.values())
+        there = [reflectors for kind, reflectors in waited_for if kind.with_machines]
+        self._elsewhere = () if self.machines is self._connection else tuple(each for reflectors in there for each in reflectors)
+        self._found = {}
+
     def _reflector_of(self, kind: ReadKind, server: ClusterConnection) -> Following:
         changed = self._takes.get(kind.destination, partial(self._definition_changed, server))
         return self._reflector(kind, server, partial(changed, kind))
@@ -262,8 +269,10 @@ class Watches:
             limits=self._limits,
         )
 
-    def _begin(self, reflectors: Iterable[Following]) -> None:
-        if self._started:
+    def _begin(self, reflectors: Sequence[Following]) -> None:
+        """Those that are followed from now on, if there are any."""
+        self._note_followed()
+        if self._started and reflectors:
             for reflector in reflectors:
                 reflector.start()
             self._on_state()

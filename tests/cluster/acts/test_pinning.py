@@ -453,6 +453,13 @@ class TestCordonedAtOnce:
         again = await pin(licensed, **AT_ONCE)
         assert (again.cordoned, again.added) == ("cordoned already by us", mark.added)
 
+    async def test_s20_the_node_is_read_for_the_pin_and_for_its_look_and_written_as_it_was_read(self, licensed: World) -> None:
+        await licensed.add_template()
+        licensed.server.requests.reset()
+        assert (await pin(licensed, **AT_ONCE)).cordoned == "cordoned"
+        assert licensed.server.requests.total("get", "nodes", "nodewarden/") == 2
+        assert licensed.writes == 2
+
     @pytest.mark.parametrize("in_the_way", ["hold", "permit", "lease", "well"])
     async def test_s20_not_without_a_look_that_says_go(self, licensed: World, in_the_way: str) -> None:
         """What is in the way is said by the isolation that follows."""

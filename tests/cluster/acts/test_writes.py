@@ -18,6 +18,8 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 from activities.cluster.acts.remediation import ClusterRemediation
 from activities.cluster.api.credentials import ExplicitCredentials
 from activities.cluster.api.served_cluster import ServedCluster
+from activities.cluster.objects.live_node import LiveNode, read_node
+from activities.cluster.objects.node_edits import Edit, cordon, edit_node, uncordon
 from activities.contracts.remediation import RememberRequest
 from activities.contracts.target import AnswerRequest, OffNote, PathRequest, Publication, PublishRequest, TaintRequest, Target
 from activities.errors import ErrorType
@@ -427,3 +429,35 @@ async def test_what_admission_denies_is_told_in_its_words_and_not_tried_again(
     with refused(kind, message):
         await world.target.mark(await world.act())
     assert world.writes == 1
+
+
+@pytest.mark.parametrize("beforehand", [{"metadata": {"labels": {"team": "a"}}}, {"spec": {"unschedulable": True}}])
+async def test_s28_what_was_read_before_is_written_to_in_that_version_and_no_other(
+    world: World, beforehand: dict[str, Any]
+) -> None:
+    """Others have written meanwhile: it is decided anew on what they have written, also that there is nothing to write."""
+    read, decided = await read_node(world.connection, NODE), list[str]()
+    await world.change_node(beforehand)
+
+    def decide(node: LiveNode) -> Edit:
+        decided.append(node.view.resource_version)
+        return Edit(detail="cordoned already") if node.view.unschedulable else Edit(detail="cordoned", operations=cordon())
+
+    result, there = await edit_node(world.connection, NODE, decide, read=read), await world.node()
+    assert len(set(decided)) == 2
+    assert decided[0] == read.view.resource_version
+    assert result.version == decided[1]
+    assert there["spec"]["unschedulable"] is True
+
+
+async def test_that_there_is_nothing_to_write_is_decided_on_what_is_there_now(world: World) -> None:
+    """S35: else a cordon of ours, of which the answer was lost, could be taken for one that never was."""
+    read = await read_node(world.connection, NODE)
+    await world.change_node({"spec": {"unschedulable": True}})
+
+    def decide(node: LiveNode) -> Edit:
+        ours = node.view.unschedulable
+        return Edit(detail="uncordoned", operations=uncordon()) if ours else Edit(detail="nothing to take away")
+
+    assert (await edit_node(world.connection, NODE, decide, read=read)).detail == "uncordoned"
+    assert "unschedulable" not in (await world.node())["spec"]
