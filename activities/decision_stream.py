@@ -233,7 +233,6 @@ class DecisionStream:
         await asyncio.gather(*(each.close() for each in self._lanes))
 
     async def record(self, decisions: Sequence[Decision]) -> None:
-        """See `RecordDecisions`."""
         if not decisions:
             return
         lines = [cleaned(orjson.loads(orjson.dumps(each))) for each in decisions]

@@ -91,7 +91,6 @@ class Licences:
         return plan.with_levels.with_devices(lambda device: self.sealed_device(cluster, node, compared(device, hosts)))
 
     def sealed_device(self, cluster: str, node: str, device: PowerDevice) -> PowerDevice:
-        """The device with its seal."""
         unsealed = replace(device, seal="") if device.seal else device
         return replace(device, seal=self._stamp(datetime.now(UTC), "device", cluster, node, unsealed))
 

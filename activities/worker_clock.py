@@ -37,7 +37,6 @@ wrong_clock: ContextVar[str] = ContextVar("wrong_clock", default="")
 
 
 def utc_now() -> datetime:
-    """The worker's clock."""
     return datetime.now(UTC)
 
 

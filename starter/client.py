@@ -330,7 +330,6 @@ class Nodewarden:
         return await self.device_check(cluster).check(node, admit=admit)
 
     async def scanner_status(self, cluster: str) -> ScannerStatus:
-        """See `ScannerHandle.status`."""
         return await self.scanner(cluster).status()
 
     async def in_the_way(self, episode: EpisodeHandle) -> str:

@@ -109,17 +109,14 @@ Checks = Mapping[str, Check]
 
 
 def ok(what: str) -> Finding:
-    """All is well."""
     return Finding(level=Level.OK, what=what)
 
 
 def warning(what: str, do: str) -> Finding:
-    """See Level."""
     return Finding(level=Level.WARNING, what=what, do=do)
 
 
 def problem(what: str, do: str) -> Finding:
-    """See Level."""
     return Finding(level=Level.PROBLEM, what=what, do=do)
 
 
@@ -504,7 +501,6 @@ CHECKS = OTHERS[:3]
 
 
 def definition_name(resource: Resource) -> str:
-    """How its definition is called."""
     return f"{resource.plural}.{resource.api_version.partition('/')[0]}"
 
 
@@ -529,7 +525,6 @@ async def definitions(connection: ClusterConnection, *, fix: bool) -> list[Findi
 
 
 def shipped(name: str) -> dict[str, Any]:
-    """Our definition of that name."""
     [file] = [each for each in crds() if each.stem == name]
     document: dict[str, Any] = yaml.safe_load(file.read_text(encoding="utf-8"))
     return document

@@ -19,7 +19,6 @@ NO_FILES = ":4"
 
 
 def main() -> None:
-    """Entry point `kubectl-nodewarden`."""
     sys.argv[1:] = hoisted(sys.argv[1:])
     run_as("kubectl nodewarden")
 

@@ -141,7 +141,6 @@ def as_table(found: Mapping[str, Sequence[Leftover]]) -> RenderableType:
 
 
 def as_model(cluster: str, found: Mapping[str, Sequence[Leftover]]) -> UninstallAnswer:
-    """For programs."""
     return UninstallAnswer(
         cluster=cluster, left=tuple(replace(each, place=place) for place, left in found.items() for each in left)
     )
@@ -220,7 +219,6 @@ _OF_PEOPLE = tuple(
 
 
 async def nodes(connection: ClusterConnection) -> list[Leftover]:
-    """Annotations, labels, taints and cordons."""
     return [each for node in await connection.list_objects(NODES.path()) for each in _of_node(node)]
 
 

@@ -208,7 +208,6 @@ def _read(key: str, path: Path) -> bytes:
 
 
 def _refusal(error: Exception, settings: TemporalSettings) -> Exception | None:
-    """What waiting cannot mend."""
     if not isinstance(error, RPCError):
         return None
     if error.status is RPCStatusCode.NOT_FOUND:

@@ -152,7 +152,6 @@ class GuardedRunner(UnsandboxedWorkflowRunner):
         SANDBOX.prepare_workflow(defn)
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
-        """A workflow behind its entrance."""
         instance = super().create_instance(det)
         instance.activate = TimeGuard(InputGuard(det, instance.activate))  # type: ignore[method-assign]
         return instance

@@ -65,7 +65,6 @@ class WorkerDeployment:
     build_id: str
 
     def config(self) -> WorkerDeploymentConfig:
-        """For the SDK."""
         return WorkerDeploymentConfig(
             version=WorkerDeploymentVersion(deployment_name=self.name, build_id=self.build_id),
             use_worker_versioning=True,

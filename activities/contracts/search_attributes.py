@@ -97,7 +97,6 @@ def repairs(cluster: str, since: datetime, *, hardware: str = "") -> str:
 
 
 def repair(attributes: TypedSearchAttributes, started: datetime, *, is_open: bool) -> Repair:
-    """One that was found."""
     return Repair(
         hardware=attributes.get(HARDWARE) or "",
         node=attributes.get(NODE) or "",

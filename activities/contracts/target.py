@@ -292,7 +292,6 @@ class CordonRequest:
 
     @property
     def target(self) -> Target:
-        """The look's target."""
         return self.look.target
 
 

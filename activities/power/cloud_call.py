@@ -148,7 +148,6 @@ class CloudCall:
         return excerpt(text, self.secrets)
 
     def failure(self, kind: ErrorType, problem: str) -> PowerError:
-        """A failure of this call."""
         return PowerError(kind, f"{self.device}: {self.operation!r}: {problem}")
 
     def broken(self, problem: str) -> PowerError:

@@ -34,7 +34,6 @@ class Deadline:
 
     @classmethod
     def within(cls, limit: timedelta, *, not_after: datetime | None = None) -> Deadline:
-        """The deadline `limit` from now."""
         return cls(ends=time.monotonic() + limit.total_seconds(), not_after=not_after)
 
     def remaining(self) -> timedelta:

@@ -237,7 +237,6 @@ class _CallersKeys(BotoCredentials):  # botocore has no types
         return _CALL.get()[1]
 
     def load_credentials(self) -> _CallersKeys:
-        """Its own provider, too."""
         return self
 
 
@@ -292,7 +291,6 @@ class _Body:
     content: bytes
 
     def stream(self) -> Iterator[bytes]:
-        """As botocore asks for it."""
         yield self.content
 
 
@@ -368,7 +366,6 @@ class Ec2Factory:
     trusted: frozenset[str] = frozenset()
 
     def endpoint_of(self, parameters: Mapping[str, str]) -> str:
-        """The endpoint to pin."""
         return _parsed(parameters).endpoint
 
     def build(self, parameters: Mapping[str, str], credentials: DeviceCredentials) -> Ec2Driver:
@@ -526,12 +523,10 @@ class Ec2Driver:
         return await shut_off(self.api, self.place.instance, self._quarantine_group("quarantine"), deadline)
 
     async def lift_quarantine(self, quarantine: Quarantine | None, deadline: Deadline) -> tuple[InterfaceGroups, ...]:
-        """Every interface as it was."""
         group = quarantine.group if quarantine is not None else self._quarantine_group("lift-quarantine")
         return await give_back(self.api, self.place.instance, group, quarantine, deadline)
 
     async def terminate(self, deadline: Deadline) -> None:
-        """Terminate it."""
         answer = await self.api.command("terminate", "terminate_instances", deadline, InstanceIds=[self.place.instance])
         self._accepted("terminate", answer.get("TerminatingInstances"))
 

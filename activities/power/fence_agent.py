@@ -67,12 +67,10 @@ class FenceAgentFactory:
     search_path: str = SEARCH_PATH
 
     def endpoint_of(self, parameters: Mapping[str, str]) -> str:
-        """The endpoint to pin."""
         with parameters_of(self.agent):
             return fence_agents.endpoint(self.agent, parameters)
 
     def build(self, parameters: Mapping[str, str], credentials: DeviceCredentials) -> FenceAgentDriver:
-        """The driver of one plug."""
         self._refuse_what_is_not_allowed()
         endpoint = self.endpoint_of(parameters)
         named = {canonical_name(key) for key in parameters}
@@ -132,7 +130,6 @@ class FenceAgentDriver:
         return frozenset({PowerCapability.READ, PowerCapability.OFF, PowerCapability.ON})
 
     async def read(self, deadline: Deadline) -> Reading:
-        """The agent's `status`."""
         run = await self._begin("read", deadline)
         asked_at = datetime.now(UTC)
         state, detail = await run.status()

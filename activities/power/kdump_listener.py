@@ -64,7 +64,6 @@ class KdumpListener(asyncio.DatagramProtocol):
         return len(self._received)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The socket is there."""
         self.address = transport.get_extra_info("sockname")
         log.info("kdump: listening on %s", self.address)
 

@@ -185,7 +185,6 @@ class Inventory:
         return iter(self._names)
 
     def put_node(self, node: NodeView) -> list[TargetToJudge]:
-        """A Node as last seen."""
         target = self.nodes.get(node.name)
         before = target.node if target is not None else None
         if target is None:
@@ -225,7 +224,6 @@ class Inventory:
         return target, [*self._move(target.node, None), *self._seen_by_machines(claims), *self._contest(target, claims)]
 
     def put_machine(self, machine: MachineView) -> list[TargetToJudge]:
-        """A Machine as last seen."""
         target = self.machines.get(machine.key)
         if target is None:
             target = JudgedTarget(machine.key, machine=machine)

@@ -297,7 +297,6 @@ def _same(text: str, expected: str) -> str:
 
 
 def _switch(text: str) -> bool:
-    """Whether it is switched off."""
     if text not in {"on", OFF}:
         raise ValueError(f"expected on or {OFF}, got {shown(text)}")
     return text == OFF

@@ -115,7 +115,6 @@ class FencingRequest:
 
     @property
     def asks(self) -> bool:
-        """Whether it still asks."""
         return not self.ended
 
 

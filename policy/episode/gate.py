@@ -69,7 +69,6 @@ def is_held(value: str | None) -> bool:
 
 
 def held(node: NodeView) -> str:
-    """A person holds it."""
     hold = node.annotations.get(HOLD_ANNOTATION)
     if not is_held(hold):
         return ""
@@ -196,8 +195,6 @@ MODE_NEEDED = {
 
 
 class By(StrEnum):
-    """Who decided on the act."""
-
     PROGRAM = "program"
     POOL = "pool"
     """A pool keeps the machine, and no person has asked for the act. Of the rows for programs alone only those of the mode stop
@@ -298,7 +295,6 @@ class Rule:
     unblocks: str = ""
 
     def objection(self, seen: Seen, operation: Operation, now: datetime) -> Objection | None:
-        """This row's answer alone."""
         if not (answer := self.says(seen, now)) or self.spares(seen, operation):
             return None
         if isinstance(answer, Objection):

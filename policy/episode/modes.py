@@ -114,7 +114,6 @@ class ClusterModes:
 
     @property
     def why(self) -> str:
-        """Why that one."""
         if self.setting is not None:
             return f"the setting scan.mode is {self.setting}"
         before = "no earlier scanner" if self.found is Mode.OBSERVE else "an earlier scanner"

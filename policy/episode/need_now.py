@@ -61,7 +61,6 @@ STANDS = NeedNow()
 
 
 def need_now(need: Need, seen: NeedSeen, now: datetime) -> NeedNow:
-    """Whether the need still stands."""
     match need.kind:
         case NeedKind.PERSON:
             if seen.unattested:

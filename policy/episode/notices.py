@@ -88,7 +88,6 @@ class Notice:
 
     @property
     def title(self) -> str:
-        """The subject in one line."""
         where = f"{self.node} ({self.cluster})" if self.node else self.cluster
         what = self.outcome or (f"no longer {self.when.value}" if self.over else self.when.value)
         return f"nodewarden: {what}: {where}"

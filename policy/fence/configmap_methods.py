@@ -34,8 +34,6 @@ from policy.values.object_refs import is_object_name
 
 
 class LookupKind(StrEnum):
-    """What can be looked up."""
-
     CONFIG_MAP = "ConfigMap"
     SECRET = "Secret"  # noqa: S105 - a kind of object
 
@@ -50,15 +48,12 @@ class ObjectName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigMap:
-    """A ConfigMap as read."""
-
     name: str
     namespace: str
     data: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def subject(self) -> str:
-        """For messages."""
         return f"ConfigMap/{self.namespace}/{self.name}"
 
     def text(self, key: str) -> str | None:
@@ -135,7 +130,6 @@ class ConfigLine:
 
     @property
     def subject(self) -> str:
-        """The object, for messages."""
         return self.holder.subject
 
     @property

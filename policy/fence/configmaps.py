@@ -95,12 +95,10 @@ class EffectiveObject:
 
     @property
     def name(self) -> str:
-        """The object's name."""
         return self.holder.name if self.holder is not None else DEFAULT_NAME
 
     @property
     def subject(self) -> str:
-        """The object, for messages."""
         return self.holder.subject if self.holder is not None else "the default fence configuration"
 
 

@@ -168,7 +168,6 @@ class DeviceNotice:
 
     @property
     def message(self) -> str:
-        """The text of the Event."""
         if self.reason is DeviceEventReason.FENCE_DEVICE_SHARED:
             return self.problem
         last = f"its last answer was at {written(self.since)}" if self.since is not None else "it has not answered before"
@@ -224,7 +223,6 @@ def checked(node: NodeToCheck, answers: Sequence[DeviceAnswer]) -> CheckedNode:
 
 
 def row_of(node: NodeToCheck, checked: DeviceToCheck, answer: DeviceAnswer) -> DeviceRow:
-    """The line of one device."""
     return DeviceRow(
         node=node.node,
         endpoint=checked.device.endpoint,

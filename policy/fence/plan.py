@@ -136,7 +136,6 @@ class CutStorage:
     handles: tuple[str, ...] = ()
 
     def __or__(self, other: CutStorage) -> CutStorage:
-        """The volumes of both."""
         return CutStorage(
             classes=tuple(dict.fromkeys((*self.classes, *other.classes))),
             drivers=tuple(dict.fromkeys((*self.drivers, *other.drivers))),

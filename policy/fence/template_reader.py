@@ -648,7 +648,6 @@ class FenceConfigReader:
         self._reader: SpecReader | None = None
 
     def of(self, node: NodeView) -> FenceConfig:
-        """The configuration for one node."""
         try:
             if self._reader is None:
                 self._reader = self._read()

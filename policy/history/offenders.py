@@ -66,14 +66,12 @@ class FoundRepairs:
 
     @property
     def question(self) -> str:
-        """What a person is asked."""
         if self.keeps:
             kept = "it is kept for a person, isolated, and neither switched on nor replaced"
             return f"{self._why}; {kept}: `resume` has its repair go on, `abort` leaves a machine off that is off"
         return f"{self._why}; `resume` switches it on, `abort` leaves it off"
 
     def is_asked_in(self, problem: str) -> bool:
-        """Whether that is the question."""
         return bool(self._why) and problem.startswith(self._why)
 
     @property

@@ -166,7 +166,6 @@ def marked_boot(node: NodeView, incident: str) -> str:
 
 
 def claim_of(since: datetime, incident: str) -> str:
-    """The claim's value."""
     return f"{written(since)} by incident {incident}"
 
 

@@ -92,7 +92,6 @@ class NodeView:
 
     @property
     def ref(self) -> ObjectRef:
-        """The object."""
         return ObjectRef(api_version="v1", kind="Node", name=self.name)
 
     def condition(self, kind: str) -> Condition | None:

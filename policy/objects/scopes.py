@@ -139,7 +139,6 @@ class GroupTally:
         return tuple(group_of(scope, node) for scope in self._scopes)
 
     def of(self, group: str) -> GroupCount:
-        """The count of a group."""
         nodes, unresponsive, without_storage = self._counts.get(group, (0, 0, 0))
         return GroupCount(group=group, nodes=nodes, unresponsive=unresponsive, without_storage=without_storage)
 

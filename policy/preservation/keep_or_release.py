@@ -52,8 +52,6 @@ from policy.values.times import EARLIEST, RESOLUTION, format_duration, later, wr
 
 
 class PreservationAction(StrEnum):
-    """What is to be done."""
-
     NONE = "none"
     PRESERVE = "preserve"
     """Begin to keep it; one that has failed is drained with it."""

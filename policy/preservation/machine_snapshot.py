@@ -248,7 +248,6 @@ class Held:
 
     @property
     def intent(self) -> Intent:
-        """What the annotations ask for."""
         return requested(self.annotated, node_exists=self.node is not None).intent
 
     @property

@@ -174,7 +174,6 @@ class PreservationIndex:
     # What is seen ---------------------------------------------------------------------------------------------------
 
     def put_node(self, node: NodeView) -> None:
-        """A Node as last seen."""
         before = self._nodes.get(node.name)
         self._nodes[node.name] = node
         key = self._machine_of.get(node.name, f"node/{node.name}")
@@ -182,7 +181,6 @@ class PreservationIndex:
             self._weigh(key)
 
     def remove_node(self, name: str) -> None:
-        """A Node that is gone."""
         node = self._nodes.pop(name, None)
         if node is not None:
             if name not in self._machine_of:
@@ -208,7 +206,6 @@ class PreservationIndex:
         self._weigh(held.key)
 
     def remove_machine(self, key: str) -> None:
-        """A Machine that is gone."""
         entry = self._machines.pop(key, None)
         if entry is not None:
             self._report_gone(entry.held, entry.ref)

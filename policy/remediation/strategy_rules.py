@@ -44,8 +44,6 @@ class Action(StrEnum):
 
 
 class Needs(Enum):
-    """What a target must have."""
-
     NODE = "a Node"
     MACHINE = "a Machine"
     TEMPLATE = "a template of another controller"

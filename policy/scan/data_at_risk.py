@@ -263,7 +263,6 @@ class DataAtRisk:
             self._weigh(node, now)
 
     def remove_attachment(self, name: str) -> None:
-        """A VolumeAttachment that is gone."""
         node = self._attached_to.pop(name, None)
         if node is not None:
             self._detach(name, node)

@@ -100,7 +100,6 @@ class Ledger:
         return self._inventory.contested(node)
 
     def nodes(self) -> list[NodeView]:
-        """All Nodes."""
         return [target.node for target in self._inventory.nodes.values() if target.node is not None]
 
     def __contains__(self, node: str) -> bool:
@@ -236,7 +235,6 @@ class Ledger:
             self._requests[request.ref.key] = request
 
     def remove_request(self, key: str) -> None:
-        """A request that is gone."""
         if self._requests.pop(key, None) is not None:
             self._version += 1
 

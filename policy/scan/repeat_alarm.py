@@ -59,7 +59,6 @@ class Repetition:
 
     @property
     def message(self) -> str:
-        """The line for people."""
         hours = self.window.total_seconds() / 3600
         sentence = f"fenced {self.count} times for {self.cause} within {hours:g} h (incidents {', '.join(self.incidents)})"
         if not self.workloads:

@@ -45,7 +45,6 @@ class Agenda(Generic[Key]):
             heapify(self._heap)
 
     def drop(self, key: Key) -> None:
-        """Remove the key's moment."""
         self._due.pop(key, None)
 
     def take(self, now: datetime) -> Key | None:

@@ -30,7 +30,6 @@ COMPLETED_WITHIN = 2.0
 
 
 def complete_nodes(context: typer.Context, incomplete: str) -> list[str]:
-    """Every node of the cluster."""
     return _completed(context, incomplete, _nodes)
 
 

@@ -138,8 +138,6 @@ async def report(
 
 
 class ReportOutput(StrEnum):
-    """How the report is printed."""
-
     TABLE = "table"
     JSON = "json"
     YAML = "yaml"

@@ -59,8 +59,6 @@ EXIT_CODES = (
 
 
 class Output(StrEnum):
-    """How answers are printed."""
-
     TABLE = "table"
     JSON = "json"
     YAML = "yaml"

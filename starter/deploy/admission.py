@@ -61,7 +61,6 @@ class AdmissionPolicy:
     fails: str = "Fail"
 
     def objects(self) -> list[dict[str, Any]]:
-        """As kubectl takes them."""
         spec = {
             "failurePolicy": self.fails,
             "matchConstraints": {"resourceRules": [self.rule]},
@@ -158,7 +157,6 @@ KEPT_BY = (PRESERVE_ANNOTATION, PRESERVE_FOR_ANNOTATION, ISOLATE_ANNOTATION, *_W
 
 
 def kept_nodes() -> AdmissionPolicy:
-    """See above."""
     new, old = "variables.annotations", "variables.oldAnnotations"
     new_labels, old_labels = "variables.labels", "variables.oldLabels"
     same = f"(k in {new}) == (k in {old}) && (!(k in {new}) || {new}[k] == {old}[k])"

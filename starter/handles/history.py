@@ -134,7 +134,6 @@ class History:
             raise unanswered(error, what=f"episodes of {cluster}") from error
 
     async def open(self, cluster: str, *, node: str = "") -> Sequence[WorkflowExecution]:
-        """Those that run."""
         return await self.listed(cluster, "ExecutionStatus = 'Running'", node=node, limit=OPEN_LISTED)
 
     async def completed(self, cluster: str, *, node: str = "", limit: int) -> tuple[EpisodeResult, ...]:
@@ -305,7 +304,6 @@ class History:
         )
 
     async def _result(self, run: WorkflowExecution) -> EpisodeResult | str | None:
-        """See `result_of`."""
         if run.run_id not in self._results:
             handle: WorkflowHandle[Any, EpisodeResult] = self._client.get_workflow_handle(
                 run.id, run_id=run.run_id, result_type=EpisodeResult

@@ -218,7 +218,6 @@ def sections(found: ClusterMoment) -> Sections:
 
 
 def as_text(found: ClusterMoment) -> RenderableType:
-    """For the eye."""
     parts: list[RenderableType] = []
     for heading, lines in sections(found):
         parts.append(Text(heading, style="bold"))

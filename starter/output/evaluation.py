@@ -49,7 +49,6 @@ def opinion_of(evaluation: CheckEvaluation, target: TargetEvaluation, unblock: t
 
 
 def _head_of(evaluation: CheckEvaluation) -> dict[str, Any]:
-    """The fields of a CheckHead."""
     check, counts, breaker = evaluation.check, evaluation.counts, evaluation.breaker
     allowed, reason, message = evaluation.may_act
     return {

@@ -126,7 +126,6 @@ def _table(lines: Sequence[_Line], within: bool) -> Table:
 def as_model(
     found: EndedEpisodes, pauses: Sequence[PastPause], now: datetime, observed: SpellsThen = NONE_OBSERVED
 ) -> HistoryAnswer:
-    """For programs."""
     return HistoryAnswer(
         cluster=found.cluster,
         episodes=tuple(

@@ -157,7 +157,6 @@ def planned(
 
 
 def as_model(plan: RemediationPlan) -> RemediatePlanAnswer:
-    """The whole answer."""
     return RemediatePlanAnswer(
         node=plan.node,
         found=plan.by_hand is not None,

@@ -32,8 +32,6 @@ NOT_REPAIRED = "Sick and not repaired"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """A line of the table."""
-
     at: datetime
     what: str
     detail: str = ""
@@ -54,7 +52,6 @@ def moments_of(entries: Iterable[RecordEntry]) -> Iterator[Moment]:
 
 
 def story(title: RenderableType, began: datetime, moments: Iterable[Moment]) -> RenderableType:
-    """The table."""
     table = Table(box=None, show_header=False, padding=(0, 2))
     table.add_column(justify="right", style="cyan", no_wrap=True)
     table.add_column()

@@ -40,8 +40,6 @@ from starter.plans.cluster_objects import Manifest, Unreadable, read_files
 
 @dataclass(slots=True)
 class _World:
-    """What the files hold."""
-
     nodes: dict[str, NodeView] = field(default_factory=dict)
     machines: list[MachineView] = field(default_factory=list)
     deployments: dict[str, DeploymentPool] = field(default_factory=dict)
@@ -89,7 +87,6 @@ def planned(manifests: Iterable[Manifest | Unreadable], now: datetime) -> Preser
 
 
 def as_model(plan: PreservePlan) -> PreservePlanAnswer:
-    """The whole answer."""
     pools = tuple(PoolPlan(name=pool.name, **_auto([pool])) for pool in plan.survey.pools)
     return PreservePlanAnswer(
         machines=tuple(_machine_of(decision) for decision in plan.survey.decisions),
@@ -101,7 +98,6 @@ def as_model(plan: PreservePlan) -> PreservePlanAnswer:
 
 
 def _auto(pools: Sequence[PoolSurvey]) -> dict[str, Any]:
-    """The fields of an AutoPlan."""
     return {
         "max": sum(pool.cap for pool in pools),
         "count": sum(pool.choice.count for pool in pools),

@@ -111,7 +111,6 @@ class RepeatAlarmSettings(Section):
     )
 
     def alarm(self) -> RepeatAlarm:
-        """For the scanner."""
         return RepeatAlarm(count=self.count, window=self.window)
 
 

@@ -31,12 +31,10 @@ class Endpoint:
 
     @property
     def address(self) -> str:
-        """The frontend, for clients."""
         return f"{HOST}:{self.port}"
 
     @property
     def ui_url(self) -> str:
-        """The Web UI, for people."""
         return f"http://{self.ui_host}:{self.ui_port}"
 
 

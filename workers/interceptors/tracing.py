@@ -61,12 +61,10 @@ class GivenIds(RandomIdGenerator):
     """By chance, but for the root of an episode."""
 
     def generate_trace_id(self) -> int:
-        """See the class."""
         given = _given.get()
         return given[0] if given is not None else super().generate_trace_id()
 
     def generate_span_id(self) -> int:
-        """See the class."""
         given = _given.get()
         return given[1] if given is not None else super().generate_span_id()
 
@@ -78,13 +76,11 @@ class Tracing(TracingInterceptor):
         super().__init__(provider.get_tracer("nodewarden"))
 
     def workflow_interceptor_class(self, input: WorkflowInterceptorClassInput) -> type[OfEpisode]:  # noqa: A002 - the SDK's name
-        """Wrap workflows."""
         super().workflow_interceptor_class(input)
         input.unsafe_extern_functions[ENDED] = self._send_root
         return OfEpisode
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002 - same
-        """Wrap activities."""
         return _ActivitiesOfEpisodes(next, super().intercept_activity(next), self.header_key)
 
     def _send_root(self, root: _Root) -> None:

@@ -47,12 +47,9 @@ class CommandGuard(Interceptor):
         self._required = required
 
     def workflow_interceptor_class(self, input: WorkflowInterceptorClassInput) -> type[WorkflowInboundInterceptor]:  # noqa: A002, ARG002
-        """One for each workflow."""
         required = self._required
 
         class CommandedWorkflow(_Commanded):
-            """Knows the setting."""
-
             def __init__(self, inner: WorkflowInboundInterceptor) -> None:
                 super().__init__(inner)
                 self.required = required
@@ -104,12 +101,9 @@ class ContinuationGuard(Interceptor):
         self._types = types
 
     def workflow_interceptor_class(self, input: WorkflowInterceptorClassInput) -> type[WorkflowInboundInterceptor]:  # noqa: A002, ARG002
-        """One for each workflow."""
         types = self._types
 
         class ContinuedWorkflow(_Continued):
-            """Knows our types."""
-
             def __init__(self, inner: WorkflowInboundInterceptor) -> None:
                 super().__init__(inner)
                 self.types = types

@@ -61,7 +61,6 @@ class Cleaned(SharedSchemas):
     """The same, for what people are shown: what others have written in it is cleaned as it is read (S50)."""
 
     def from_payload(self, payload: Payload, type_hint: type | None = None) -> Any:
-        """See the base class."""
         if b"\\" in payload.data or not payload.data.isascii():
             read = json.dumps(display_text.cleaned(json.loads(payload.data)))
             payload = Payload(metadata=payload.metadata, data=read.encode())
@@ -73,11 +72,9 @@ class Encrypted(EncodingPayloadConverter):
 
     @property
     def encoding(self) -> str:
-        """See the base class."""
         return ENCODING
 
     def to_payload(self, value: Any) -> Payload | None:  # noqa: ARG002 - none is made here
-        """None."""
         return None
 
     def from_payload(self, payload: Payload, type_hint: type | None = None) -> Any:  # noqa: ARG002 - as above
@@ -125,12 +122,10 @@ class SharedConverter(DataConverter):
     makes each of them anew: some 15 ms of a core for an episode. Nothing in ours knows more of a context than which it is."""
 
     def __post_init__(self) -> None:
-        """See the base class."""
         super().__post_init__()
         object.__setattr__(self, "_in_context", {})
 
     def with_context(self, context: SerializationContext) -> Self:
-        """See the base class."""
         known: dict[bool, Self] = vars(self)["_in_context"]
         of_an_activity = isinstance(context, ActivitySerializationContext)
         if of_an_activity not in known:

@@ -131,8 +131,6 @@ class Remediation(EpisodeWorkflow):
 
 @workflow.defn(name="Preservation")
 class Preservation(EpisodeWorkflow):
-    """The workflow round `workflows/preservation/story.py`."""
-
     @workflow.init
     def __init__(self, request: PreservationHistory) -> None:
         super().__init__(opened(Kind.PRESERVATION, request))

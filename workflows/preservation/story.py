@@ -66,8 +66,6 @@ DRAIN = DrainOptions(force=True, ignore_daemon_sets=True, delete_empty_dir=True)
 
 
 class PreservationStory:
-    """One preservation of one machine."""
-
     def __init__(self, request: PreservationInput, episode: Episode) -> None:
         self._request = request
         self.episode = episode
@@ -449,7 +447,6 @@ class PreservationStory:
         self.episode.wake()
 
     def take_release(self, request: PersonRequest) -> str:
-        """A person ends it now."""
         self._progress.interruption = f"released by {request.by}: {request.reason}"
         self._progress.wish = replace(self._progress.wish, keep=False, release=self._progress.interruption)
         self._progress.released = request.sealed
@@ -483,7 +480,6 @@ class PreservationStory:
         return until.replace(microsecond=0) + timedelta(seconds=1) if until.microsecond else until
 
     def take_extension(self, request: ExtendRequest) -> str:
-        """A person moves its end."""
         until = self.extended_to(request)
         self._progress.interruption = "its end has been moved"
         hold = self._progress.hold  # where nothing keeps it any more, or yet, what the person is told does (S44)

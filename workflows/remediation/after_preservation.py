@@ -38,8 +38,6 @@ HOPELESS = frozenset({ErrorType.NOT_SUPPORTED, ErrorType.INVALID_CONFIG, ErrorTy
 
 
 class GivingUpStory:
-    """The deletion of one Machine."""
-
     def __init__(self, request: RemediationInput, episode: Episode) -> None:
         kept = episode.state.preservation
         assert kept is not None, "a preservation hands over"

@@ -66,12 +66,10 @@ class RemediationTarget:
 
     @property
     def pin(self) -> RemediationPin:
-        """What was pinned."""
         return self.progress.pin
 
     @property
     def name(self) -> str:
-        """How people call it."""
         machine = self.pin.machine
         return self.episode.state.node if machine is None else f"{machine.name} ({self.episode.state.node})"
 
@@ -332,7 +330,6 @@ class LadderStep(ABC):
 
     @property
     def state(self) -> StepProgress:
-        """How far it has come."""
         return self._state
 
     @property

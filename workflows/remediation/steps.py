@@ -67,8 +67,6 @@ from workflows.remediation.ladder_step import (
 
 
 class FencingStep(LadderStep):
-    """`fence`."""
-
     reads_template: ClassVar[bool] = True
     """Whether the template of the ladder says how the node is fenced; else its own configuration does."""
 
@@ -142,8 +140,6 @@ class FencingStep(LadderStep):
 
 
 class RebootStep(FencingStep):
-    """`reboot`."""
-
     reads_template = False
 
     def adjusted(self, plan: FencingPlan) -> FencingPlan:
@@ -191,7 +187,6 @@ class DetachingStep(FencingStep):
         the restart is what is left of it (S35)."""
 
     async def carry_out(self) -> End:
-        """Until the node is back."""
         if self._state.found is None and self._state.asked is None:
             self._state.found = await self._find()
         return await super().carry_out()

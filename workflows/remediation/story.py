@@ -131,7 +131,6 @@ class RemediationStory:
         return None
 
     def _set_out(self, state: StepProgress) -> LadderStep:
-        """Begin with a step."""
         self._progress.steps.append(state)
         self._steps.append(self._made(state))
         self._progress.at = len(self._steps) - 1

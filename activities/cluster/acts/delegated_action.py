@@ -91,8 +91,6 @@ class DelegatingActivities(ClusterActivities):
     async def _remember_on_node(
         self, name: str, uid: str, memory: str, *, only_if_absent: bool = False, instead_of: str = ""
     ) -> ActResult:
-        """See `_write_annotations`."""
-
         def decide(node: LiveNode) -> Edit:
             if node.view.uid != uid:
                 return Edit(detail="another Node has the name")

@@ -61,8 +61,6 @@ Parts = dict[str, Awaitable[Any]]
 
 @dataclass(slots=True, kw_only=True)
 class _Writing:
-    """A bundle as it grows."""
-
     directory: EvidenceDirectory
     bundle: BundleName
     room: int
@@ -94,7 +92,6 @@ class ClusterEvidence(ClusterActivities, EvidenceCollection):
         self._keeping = PreservedMachineReader(self._connections)
 
     async def collect(self, request: CollectRequest) -> Collected:
-        """See the module."""
         require_cluster(request.bundle.cluster, self._cluster)
         directory = self._kept_in()
         async with directory.patiently():

@@ -154,7 +154,6 @@ class ClusterIsolation(ClusterActivities, IsolationActivities):
         return await self._licensed(request.look, request.not_after, decide)
 
     async def drain(self, request: DrainRequest) -> DrainResult:
-        """See `drain.py`."""
         require_cluster(request.target.cluster, self._cluster)
         return await self._drain.round(request)
 

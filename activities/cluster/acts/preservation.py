@@ -101,7 +101,6 @@ class ClusterPreservation(ClusterActivities, PreservationActivities):
         return replace(await edit(request.node, once), streams=self._served.record is not None)
 
     async def give_up(self, request: GiveUpRequest) -> GiveUpResult:
-        """See `machine_deletion.py`."""
         return await self._deletion.ask(request)
 
     async def _attested(self, sight: PreservedMachine, request: HoldRequest, now: datetime) -> tuple[Wish, str]:

@@ -108,7 +108,6 @@ class ClusterRemediationObjects(DelegatingActivities, ExternalActivities):
         return await edit(place.called, once, look_again=True)
 
     async def read(self, request: ExternalRequest) -> External:
-        """See the contract."""
         self._require(request)
 
         def annotations(document: JsonObject) -> Mapping[str, str | None]:

@@ -219,7 +219,6 @@ class ClusterTarget(ClusterActivities, TargetActivities, RepetitionActivities):
         await self._publisher.publish(request.target, request.publication, anyway=activity.info().attempt > 1)
 
     async def publish_repetition(self, request: RepetitionRequest) -> None:
-        """See `EpisodePublisher`."""
         require_cluster(request.cluster, self._cluster)
         await self._publisher.publish_repetition(request.repetition)
 

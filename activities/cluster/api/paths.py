@@ -46,7 +46,6 @@ class Resource:
 
 
 def ref_of(document: Mapping[str, Any]) -> ObjectRef:
-    """What names this object."""
     metadata = document["metadata"]
     name, namespace = str(metadata["name"]), str(metadata.get("namespace") or "")
     return ObjectRef(api_version=str(document["apiVersion"]), kind=str(document["kind"]), name=name, namespace=namespace)

@@ -102,8 +102,6 @@ class PreservedMachine:
 
 
 class PreservedMachineReader:
-    """Reads machines of one cluster."""
-
     def __init__(self, connections: Connections[ClusterConnection], *, pools: Iterable[Pool] = ()) -> None:
         """pools: those of the settings, each of which holds as long as no object of its name does."""
         self._given = tuple(pools)

@@ -93,8 +93,6 @@ class PlainMetadata(msgspec.Struct, rename="camel"):
 
 
 class WireOwner(msgspec.Struct, rename="camel"):
-    """One entry of `ownerReferences`."""
-
     kind: str = ""
     name: str = ""
     uid: str = ""
@@ -294,7 +292,6 @@ class Fragments:
 
     @property
     def key(self) -> str:
-        """The key of its item."""
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
     def texts(self, *path: str) -> dict[str, str]:
@@ -332,14 +329,12 @@ class Decoding(Generic[T]):
         return self.read(msgspec.Raw(body))
 
     def items(self, body: bytes) -> list[Item[T]]:
-        """The objects of a list."""
         try:
             return self._items(body)
         except RecursionError:
             return self._items(shallow(body))
 
     def line(self, body: bytes) -> WatchLine[T]:
-        """One line of a watch."""
         try:
             return self._line(body)
         except RecursionError:

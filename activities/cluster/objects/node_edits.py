@@ -101,7 +101,6 @@ def _set(document: JsonObject, field: str, values: Mapping[str, str | None]) -> 
 
 
 def cordon() -> Operations:
-    """Make the node unschedulable."""
     return ({"op": "add", "path": "/spec/unschedulable", "value": True},)
 
 

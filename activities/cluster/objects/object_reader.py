@@ -152,11 +152,9 @@ class FileObjects:
         return self._by_path[path]
 
     async def get_bytes(self, path: str) -> bytes:
-        """The same as JSON."""
         return orjson.dumps(await self.get(path))
 
     async def list_pages(self, path: str) -> AsyncGenerator[Page, None]:
-        """Everything on one page."""
         body = orjson.dumps({"metadata": {}, "items": await self.list_objects(path)})
         yield Page(body=body, resource_version="", last=True)
 

@@ -87,7 +87,6 @@ class Pod(msgspec.Struct):
 
     @property
     def key(self) -> str:
-        """`namespace/name`."""
         return f"{self.metadata.namespace}/{self.metadata.name}"
 
     @property

@@ -72,7 +72,6 @@ class ClusterGauges:
         self._began.set(began.timestamp())  # last: until then an earlier worker is believed
 
     def cluster_seen(self, report: ScanReport) -> None:
-        """What the scan has seen."""
         self._stale.set(float(bool(report.view.stale)))
         self._breakers.set(float(sum(1 for _ in opened_breakers(report))))
         self._needed.set(float(report.lease.needed))
@@ -85,8 +84,6 @@ class ClusterGauges:
 
 
 class AlarmNotifier:
-    """Of one cluster."""
-
     def __init__(self, cluster: str, *, clock: Callable[[], datetime], notify: Notify = discard_notice) -> None:
         self._cluster = cluster
         self._clock = clock
@@ -314,7 +311,6 @@ class MistakeReporter(BackgroundWriter):
         return float("inf")
 
     def failed(self) -> None:
-        """Not at once again."""
         self._not_before = asyncio.get_running_loop().time() + TRY_AGAIN_SECONDS
 
     async def _work(self) -> None:

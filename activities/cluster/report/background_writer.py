@@ -20,7 +20,6 @@ class BackgroundWriter:
 
     @property
     def busy(self) -> bool:
-        """Whether something is under way."""
         return self._working is not None
 
     def begin(self, work: Coroutine[Any, Any, None]) -> None:
@@ -29,7 +28,6 @@ class BackgroundWriter:
         self._working.add_done_callback(self._ended)
 
     async def close(self) -> None:
-        """End what is under way."""
         if self._working is not None:
             self._working.cancel()
             await asyncio.gather(self._working, return_exceptions=True)

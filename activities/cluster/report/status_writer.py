@@ -119,7 +119,6 @@ class StatusWriter(BackgroundWriter):
         self._published = None
 
     def failed(self) -> None:
-        """Not at once again."""
         self._not_before = asyncio.get_running_loop().time() + TRY_AGAIN_SECONDS
 
     async def _work(self, seen: ScanReport, in_flight: Sequence[OpenEpisode], refusals: Sequence[Refused], halted: str) -> None:

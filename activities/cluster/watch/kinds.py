@@ -77,8 +77,6 @@ class Destination(Enum):
 
 
 class Reader(Flag):
-    """Who reads a kind."""
-
     WATCH = auto()
     """A scanner, which follows it."""
     SNAPSHOT = auto()
@@ -344,7 +342,6 @@ KINDS: tuple[ReadKind, ...] = (
 
 
 def read_by(reader: Reader) -> tuple[ReadKind, ...]:
-    """The kinds that it reads."""
     return tuple(kind for kind in KINDS if reader in kind.readers)
 
 

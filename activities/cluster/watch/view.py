@@ -116,7 +116,6 @@ class ClusterView:
     # Life
 
     async def close(self) -> None:
-        """Stop watching."""
         await self._probe.stop()
         await self._management.stop()
         await self.watches.stop()
@@ -235,7 +234,6 @@ class ClusterView:
         return self.watches.follow_claims() and self.synced and not self.doubt()
 
     def nodes(self) -> Iterable[NodeView]:
-        """All Nodes."""
         return self.ledger.nodes()
 
     def fence_objects(self) -> list[JsonObject] | None:

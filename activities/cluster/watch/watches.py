@@ -142,7 +142,6 @@ class Watches:
 
     @property
     def nodes(self) -> Following:
-        """The collection of Nodes."""
         return next(iter(self._of(Destination.NODES).values()))
 
     @property
@@ -151,7 +150,6 @@ class Watches:
         return next(iter(self._of(Destination.VOLUMES).values()), None)
 
     def checks(self) -> Mapping[Dialect, Following]:
-        """The collections of health checks."""
         found = self._of(Destination.CHECKS, Destination.FENCE_POLICIES)
         return {kind.dialect: each for kind, each in found.items() if kind.dialect is not None}
 
@@ -199,7 +197,6 @@ class Watches:
             reflector.start()
 
     async def stop(self) -> None:
-        """Stop watching."""
         self._started = False
         for reflector in (*self, *self._beside()):
             await reflector.stop()

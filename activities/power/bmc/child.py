@@ -61,7 +61,6 @@ def announce_command(asked: dict[str, Any]) -> None:
 
 
 def credentials_in(device: dict[str, Any]) -> list[str]:
-    """What no line may show."""
     return [device["password"], device["username"]]
 
 

@@ -118,7 +118,6 @@ class BmcDriver:
         await self._ask("off", deadline)
 
     async def on(self, deadline: Deadline) -> None:
-        """On."""
         await self._ask("on", deadline)
 
     async def event_log(self, deadline: Deadline) -> str:
@@ -193,11 +192,9 @@ class IpmiFactory:
     """IPMI as the registry knows it."""
 
     def endpoint_of(self, parameters: Mapping[str, str]) -> str:
-        """The endpoint to pin."""
         return _ipmi_address(parameters).endpoint
 
     def build(self, parameters: Mapping[str, str], credentials: DeviceCredentials) -> IpmiDriver:
-        """The driver of one BMC."""
         for what, text, limit in (
             ("username", credentials.username, USERNAME_BYTES),
             ("password", credentials.password, PASSWORD_BYTES),
@@ -212,11 +209,9 @@ class RedfishFactory:
     """Redfish as the registry knows it."""
 
     def endpoint_of(self, parameters: Mapping[str, str]) -> str:
-        """The endpoint to pin."""
         return _redfish_address(parameters).endpoint
 
     def build(self, parameters: Mapping[str, str], credentials: DeviceCredentials) -> RedfishDriver:
-        """The driver of one system."""
         for what, text in (("username", credentials.username), ("password", credentials.password)):
             if not text:
                 raise invalid(f"redfish: the {what} is empty: expected one, since a Redfish service refuses a login without it")

@@ -74,8 +74,6 @@ class SystemActions(base.ResourceBase):
 
 
 class SystemManagers(base.ResourceBase):
-    """Who manages it."""
-
     managers = base.Field(["Links", "ManagedBy"], default=[])
 
 
@@ -86,8 +84,6 @@ class LogHolder(base.ResourceBase):
 
 
 class LogService(base.ResourceBase):
-    """One log."""
-
     entries = base.Field(["Entries", "@odata.id"], default=None)
 
 

@@ -337,19 +337,16 @@ class Api:
 
     @property
     def instances(self) -> InstancesClient:
-        """For instances."""
         client: InstancesClient = client_for(InstancesClient, InstancesRestTransport, self._url)
         return client
 
     @property
     def disks(self) -> DisksClient:
-        """For disks of a zone."""
         client: DisksClient = client_for(DisksClient, DisksRestTransport, self._url)
         return client
 
     @property
     def region_disks(self) -> RegionDisksClient:
-        """For disks of a region."""
         client: RegionDisksClient = client_for(RegionDisksClient, RegionDisksRestTransport, self._url)
         return client
 

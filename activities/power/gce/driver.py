@@ -105,11 +105,9 @@ class GceFactory:
     trusted: frozenset[str] = frozenset()
 
     def endpoint_of(self, parameters: Mapping[str, str]) -> str:
-        """The endpoint to pin."""
         return _parsed(parameters).endpoint
 
     def build(self, parameters: Mapping[str, str], credentials: DeviceCredentials) -> GceDriver:
-        """The driver of one instance."""
         instance, key = _parsed(parameters), credentials.values.get(SERVICE_ACCOUNT, "")
         if key:
             _check_key(key)
@@ -140,7 +138,6 @@ class GceDriver:
         return nullcontext(self)
 
     async def read(self, deadline: Deadline) -> Reading:
-        """Read the instance's status."""
         asked_at = datetime.now(UTC)
         found = await self._instance("read", deadline)
         status = found.status

@@ -53,7 +53,6 @@ _USER_INFO = re.compile(r"://[^/]*@")
 
 
 def canonical_name(name: str) -> str:
-    """A parameter's one spelling."""
     plain = name.lstrip("-").replace("-", "_")
     return _RENAMED.get(plain, plain)
 

@@ -73,7 +73,6 @@ def host_of(parameters: Mapping[str, str], name: str, *, what: str) -> str:
 
 
 def port_of(parameters: Mapping[str, str], name: str, default: int) -> int:
-    """A port number."""
     port = parameters.get(name, str(default))
     if _PORT.fullmatch(port) is None or not 0 < int(port) < 65536:
         raise ParameterError(name, f"expected a number from 1 to 65535, got {port!r}")
@@ -84,7 +83,6 @@ _ANSWERS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "n
 
 
 def answer_of(parameters: Mapping[str, str], name: str, *, default: str) -> bool:
-    """Yes or no."""
     value = parameters.get(name, default)
     if value.lower() not in _ANSWERS:
         raise ParameterError(name, f"expected true or false, got {value!r}")
