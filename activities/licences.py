@@ -102,7 +102,6 @@ class Licences:
             self._refuse("device", ErrorType.INVALID_CONFIG, device.endpoint, why)
 
     def sealed_quarantine(self, target: Target, endpoint: str, found: Quarantine) -> Quarantine:
-        """What a quarantine of that incident has found, with its seal."""
         return replace(found, seal=self._keyring.sign("quarantine", *_found(target, endpoint, found)))
 
     def require_quarantine(self, target: Target, endpoint: str, quarantine: Quarantine) -> None:

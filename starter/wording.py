@@ -46,7 +46,6 @@ def countdown(due: datetime, now: datetime) -> str:
 
 
 def time_left(duration: timedelta) -> str:
-    """The same of a duration."""
     left = math.ceil(duration.total_seconds())
     return span(timedelta(seconds=left)) if left > 0 else "now"
 
@@ -245,7 +244,6 @@ def kept_by(kept: Kept) -> str:
 
 
 def ending(result: EpisodeResult) -> str:
-    """How an episode ended, in a sentence."""
     left = f", {how}" if (how := left_off(result)) else ""
     return f"{result.outcome.value} after {span(result.ended - result.started)}{left}: {result.message}"
 

@@ -141,7 +141,6 @@ Clusters = Callable[[], Mapping[str, ClusterSettings]]
 
 
 def no_clusters() -> Mapping[str, ClusterSettings]:
-    """Of a process that has none."""
     return {}
 
 

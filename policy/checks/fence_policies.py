@@ -69,7 +69,6 @@ class GroupStorm:
 
     @property
     def message(self) -> str:
-        """Why, with the numbers."""
         if self.count is None:
             return f"the policy {self.rule.name} needs its {self.rule.scope}, which this scan has not counted"
         then = self.count.and_more(self.taking)

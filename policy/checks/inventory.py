@@ -449,7 +449,6 @@ class Inventory:
         return tuple(sorted(found, key=lambda each: each.ref.key))
 
     def _touched_by(self, remediation: RemediationObject) -> list[TargetToJudge]:
-        """The targets that a remediation object is about."""
         touched = []
         for target in self._targets_of(remediation):
             target.remediations = self._about(target)

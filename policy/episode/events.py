@@ -119,7 +119,6 @@ class EpisodeEvent:
 
     @property
     def warning(self) -> bool:
-        """Whether it is of type Warning."""
         return self.reason in WARNINGS
 
 

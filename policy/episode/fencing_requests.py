@@ -313,7 +313,6 @@ class _Reader:
         self._agent = canonical_driver(spec.text("agent"))
 
     def device(self) -> tuple[PowerDevice, str]:
-        """The device and the requested action."""
         takes = self._takes()
         shared, own = dict[str, str](), self._by_node(self._node)
         for name in (fields := self._spec.within_or_empty("sharedparameters")).names():

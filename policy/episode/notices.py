@@ -171,7 +171,6 @@ class NoticeRule:
     wordings: Mapping[str, Wording] = field(default_factory=dict)
 
     def wants(self, notice: Notice) -> bool:
-        """Whether the notice matches the rule."""
         severity = SEVERITIES[notice.when] if notice.over else notice.severity  # the receivers of the beginning also get the end
         if notice.when not in self.when or severity.rank < self.severity.rank:
             return False

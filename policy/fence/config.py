@@ -193,7 +193,6 @@ class ParameterKind(StrEnum):
     SECONDS = f"whole seconds from 1 to {LONGEST_SECONDS}, without a unit"
 
     def takes(self, value: str) -> bool:
-        """Whether the value is of this kind."""
         match self:
             case ParameterKind.KEY:
                 return _KEY.fullmatch(value) is not None

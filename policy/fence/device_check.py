@@ -285,7 +285,6 @@ class DeviceClaims:
         self._index = DeviceIndex[tuple[str, str]]()
 
     def add(self, *nodes: CheckedNode) -> None:
-        """Add the devices of these nodes."""
         for node in nodes:
             for endpoint in (row.endpoint for row in node.rows if row.endpoint):
                 self._nodes[node.node, endpoint] = node

@@ -199,7 +199,6 @@ UNCORDON = PlannedMethod(name=Act.UNCORDON.value, act=Act.UNCORDON)
 
 
 def levels_with(endpoint: str, levels: Iterable[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
-    """The levels that have this endpoint."""
     return tuple(level for level in levels if endpoint in level)
 
 

@@ -176,7 +176,6 @@ class ObservationRecord:
 
     @property
     def over(self) -> datetime:
-        """When what it is about was over."""
         if self.days and self.until is None:
             return datetime.fromisoformat(f"{self.days[0].day}T00:00:00Z") + timedelta(days=1)
         return self.until or max(each.ended or each.due for each in self.spells)
@@ -189,7 +188,6 @@ class ObservationRecord:
         return len({each.day for each in self.days}) == 1 and (self.until is None or self.until.tzinfo is not None)
 
     def decisions(self) -> tuple[Decision, ...]:
-        """Of each spell, for the decision stream."""
         return tuple(
             Decision(
                 id=each.record_id(self.cluster),

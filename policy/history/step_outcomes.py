@@ -115,7 +115,6 @@ def _waited(entries: Iterable[tuple[RecordEntry, datetime, bool]], end: datetime
 
 
 def outcomes(cluster: str, since: datetime, repairs: Sequence[EndedRepair], *, more: bool = False) -> OutcomesReport:
-    """The report over all of them."""
     groups: defaultdict[tuple[str, str], list[Try]] = defaultdict(list)
     for each in repairs:
         for one in tries(each):

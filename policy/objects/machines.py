@@ -309,7 +309,6 @@ _EMPTY = frozenset(bytes.fromhex(each.replace("-", "")) for each in PLACEHOLDERS
 
 
 def is_placeholder_uuid(uuid: str) -> bool:
-    """Whether a system UUID is a placeholder."""
     return uuid.casefold() in PLACEHOLDERS or len(set(uuid) - {"-"}) <= 1
 
 

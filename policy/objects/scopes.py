@@ -50,7 +50,6 @@ def group_of(scope: str, node: NodeView) -> str:
 
 
 def scope_of(group: str) -> str:
-    """The scope under which there is that group."""
     return group.partition("=")[0]
 
 

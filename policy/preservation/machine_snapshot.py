@@ -158,7 +158,6 @@ class Held:
 
     @classmethod
     def alone(cls, node: NodeView) -> Self:
-        """The snapshot of a Node without a Machine."""
         return cls(
             key=f"node/{node.name}",
             node_name=node.name,

@@ -28,7 +28,6 @@ class Agenda(Generic[Key]):
 
     @property
     def first(self) -> datetime | None:
-        """The first moment, None if there is none."""
         while self._heap and self._due.get(self._heap[0][1]) != self._heap[0][0]:
             heappop(self._heap)
         return self._heap[0][0] if self._heap else None

@@ -123,7 +123,6 @@ def _episodes(before: ClusterStatus | None, after: ClusterStatus) -> Iterator[st
 
 
 def episode_changes(former: EpisodeStatus | None, episode: EpisodeStatus) -> Iterator[str]:
-    """What is new of one episode."""
     name = f"episode {episode.node}"
     if former is None:
         yield f"{name}: {episode.kind.value} {episode.incident} open: {episode.reason or 'no reason given'}"

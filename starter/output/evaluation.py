@@ -83,7 +83,6 @@ def _named(ref: ObjectRef) -> dict[str, Any]:
 
 
 def verdict_of(each: TargetEvaluation) -> VerdictAnswer:
-    """One check's verdict on one target."""
     verdict = each.verdict
     return VerdictAnswer(
         target=each.target,

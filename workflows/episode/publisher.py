@@ -156,7 +156,6 @@ class Publisher:
         self._publishing = None
 
     async def _carry(self, target: Target, publication: Publication) -> bool:
-        """Whether it was published."""
         try:
             await options.execute(
                 TargetActivities.publish,

@@ -253,7 +253,6 @@ async def command_licensed(
 
 
 def _asked_by_people(episode: Episode) -> tuple[object, ...]:
-    """What people have asked of it by now."""
     return episode.state.holds, episode.state.resumed, episode.state.abort_asked
 
 

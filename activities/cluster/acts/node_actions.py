@@ -191,7 +191,6 @@ def _uid(found: JsonObject) -> str:
 
 
 def node_action_path(name: str, *, status: bool = False) -> str:
-    """Of an object of that name, or of its status."""
     return NODE_ACTIONS.path(name, namespace=NAMESPACE, subresource="status" if status else "")
 
 

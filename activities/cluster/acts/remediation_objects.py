@@ -212,7 +212,6 @@ class ClusterRemediationObjects(DelegatingActivities, ExternalActivities):
         return _Place(connection=connection, resource=resource, wanted=wanted, name=request.name or wanted.name), ""
 
     async def _locate(self, request: ExternalRequest) -> tuple[_Place | None, JsonObject | None, str]:
-        """The object as it is now, or why there is none."""
         wanted = self._wanted(request)
         place, why = await self._place(wanted, request)
         if place is None:

@@ -60,7 +60,6 @@ class LeaseView:
 
 
 def read_lease(document: JsonObject) -> LeaseView:
-    """The fields of a Lease object."""
     spec = document.get("spec")
     spec = spec if isinstance(spec, dict) else {}
     seconds, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")

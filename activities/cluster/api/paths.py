@@ -37,7 +37,6 @@ class Resource:
         return "/".join(parts)
 
     def ref(self, name: str, namespace: str = "") -> ObjectRef:
-        """What names one object of it."""
         return ObjectRef(api_version=self.api_version, kind=self.kind, name=name, namespace=namespace)
 
     def whole(self, listed: Mapping[str, Any]) -> dict[str, Any]:

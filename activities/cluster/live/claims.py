@@ -90,7 +90,6 @@ class WatchedFirst(ReadOnce):
         return await super().get(path)
 
     async def list_objects(self, path: str, *, label: tuple[str, str] | None = None) -> list[JsonObject]:
-        """The same of lists."""
         return self._lists[path] if label is None and path in self._lists else await super().list_objects(path, label=label)
 
 

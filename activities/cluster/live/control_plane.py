@@ -168,7 +168,6 @@ async def _of_owner(connection: ClusterConnection, machine: MachineView | None) 
 async def _machines(
     nodes: ClusterConnection, machines: ClusterConnection, machine: MachineView | None
 ) -> tuple[MachineView, ...]:
-    """All Machines of the control plane of which that one is."""
     if machine is None:
         return ()
     api, connection = machine.api, machines if machine.api.in_management_cluster else nodes
@@ -186,7 +185,6 @@ async def _machines(
 
 
 async def _cluster(connection: ClusterConnection, member: TakenMember) -> WorkloadCluster | None:
-    """The Cluster of a member that belongs to one."""
     if member.cluster is not None:
         return member.cluster
     says = (cluster_of(member.machine) if member.machine is not None else "") or cluster_named_by(member.node)

@@ -28,7 +28,6 @@ from policy.remediation.remediation_objects import INCIDENT_ANNOTATION
 
 
 def node_lease_path(node: str) -> str:
-    """Where the lease of a node is."""
     return LEASES.path(f"node-{node}", namespace=NODE_LEASE_NAMESPACE)
 
 

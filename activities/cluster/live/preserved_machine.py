@@ -92,7 +92,6 @@ class PreservedMachine:
 
     @property
     def view(self) -> NodeView | None:
-        """The Node, None where there is none."""
         return self.node.view if self.node is not None else None
 
     @property

@@ -295,14 +295,12 @@ class Fragments:
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
     def texts(self, *path: str) -> dict[str, str]:
-        """The entries there that are texts."""
         found: Any = self._object
         for step in path:
             found = found.get(step) if isinstance(found, dict) else None
         return {key: value for key, value in found.items() if isinstance(value, str)} if isinstance(found, dict) else {}
 
     def text(self, *path: str) -> str:
-        """The text there, "" where there is none."""
         return self.texts(*path[:-1]).get(path[-1], "")
 
 

@@ -70,7 +70,6 @@ class FencingRequests:
 
     @property
     def asking(self) -> bool:
-        """Whether any of them still asks."""
         return any(not why_ended(each) for each in self.objects.values())
 
     def put(self, ref: ObjectRef, found: JsonObject | None) -> None:

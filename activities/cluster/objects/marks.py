@@ -123,7 +123,6 @@ def mark_edit(node: LiveNode, target: Target, now: datetime, added: Added = NOTH
 
 
 def still_there(node: LiveNode, added: Added) -> Added:
-    """Of what an episode has added, what is there still."""
     return replace(
         added,
         cordoned=added.cordoned and node.view.unschedulable,

@@ -83,7 +83,6 @@ def set_annotations(document: JsonObject, values: Mapping[str, str | None]) -> O
 
 
 def set_labels(document: JsonObject, values: Mapping[str, str | None]) -> Operations:
-    """As annotations."""
     return _set(document, "labels", values)
 
 

@@ -270,7 +270,6 @@ class UsedVolumes:
     untraceable: str = ""
 
     def has(self, attachment: Attachment) -> bool:
-        """Whether the attachment is of one of them."""
         return attachment.volume in self.names if attachment.volume else self.inline
 
 

@@ -80,7 +80,6 @@ class _Reading:
         self._dialects = set[Dialect]()
 
     def is_due(self, kind: ReadKind) -> bool:
-        """Whether it is to be read, by what was read before it."""
         of_a_check = Since.CHECK in self._since and kind.dialect in {None, *self._dialects}
         return bool((kind.since - {Since.CHECK}) & self._since) or (Since.CHECK in kind.since and of_a_check)
 

@@ -52,7 +52,6 @@ class RedfishResponse:
         self.content = content
 
     def json(self) -> dict[str, Any]:
-        """The JSON object that it is."""
         try:
             document = json.loads(self.content)
         except (ValueError, RecursionError) as error:

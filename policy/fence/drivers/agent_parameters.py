@@ -193,7 +193,6 @@ _OF_IPMI = {"cipher": ValueKind.CIPHER, "lanplus": ValueKind.IPMI_2, "auth": Val
 
 
 def kind_of(agent: str, name: str) -> ValueKind:
-    """The kind of a parameter by its canonical name."""
     if agent in IPMI_AGENTS and name in _OF_IPMI:
         return _OF_IPMI[name]
     if name in {"plug", "uuid"}:
@@ -269,7 +268,6 @@ class AgentMetadata:
     actions: frozenset[str] = frozenset()
 
     def has(self, name: str) -> bool:
-        """Whether it takes a parameter of this name."""
         return name in self.parameters
 
 
