@@ -63,7 +63,6 @@ async def temporal(
     *,
     embed: bool,
     stop: asyncio.Event | None = None,
-    patience: timedelta | None = None,
     meanwhile: Callable[[], Coroutine[Any, Any, None]] | None = None,
 ) -> AsyncIterator[Running]:
     """The Temporal of the settings; where none is named, the embedded one: started (`embed`), else only found. meanwhile: what
@@ -95,7 +94,7 @@ async def temporal(
                 )
             where = where.model_copy(update={"address": endpoint.address})
         stop = stop or asyncio.Event()
-        connecting = connect(where, clusters=settings.connections, patience=patience if endpoint is None else EMBEDDED_PATIENCE)
+        connecting = connect(where, clusters=settings.connections, patience=None if endpoint is None else EMBEDDED_PATIENCE)
         client = await alongside(connect_meanwhile(connecting, [meanwhile] if meanwhile else []), _raise_on_stop(stop))
         if server is not None and server.ours:
             await name_embedded(client)

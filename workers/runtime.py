@@ -18,7 +18,7 @@ from workers.errors import SettingsError
 _runtimes: list[Runtime] = []
 
 
-def start_runtime(*, metrics: str = "", core_level: str = "ERROR") -> Runtime:
+def start_runtime(*, metrics: str = "") -> Runtime:
     """Make the process's one runtime, before anything connects. Raises SettingsError where metrics cannot be served there.
 
     Core's log lines go through Python's logging, so that `log.format` holds for them too.
@@ -32,7 +32,7 @@ def start_runtime(*, metrics: str = "", core_level: str = "ERROR") -> Runtime:
                 if metrics
                 else None,
                 logging=LoggingConfig(
-                    filter=TelemetryFilter(core_level=core_level, other_level="ERROR"),
+                    filter=TelemetryFilter(core_level="ERROR", other_level="ERROR"),
                     forwarding=LogForwardingConfig(logger=logging.getLogger("temporalio.core")),
                 ),
             )

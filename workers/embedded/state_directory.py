@@ -111,13 +111,13 @@ class StateDirectory:
         self.log.touch(mode=0o600)
         return self.log.open("ab")
 
-    def log_tail(self, lines: int = 3) -> str:
+    def log_tail(self) -> str:
         """The end of the log on one line."""
         try:
             text = self.log.read_bytes()[-4000:].decode(errors="replace")
         except FileNotFoundError:
             return "(no log)"
-        return " / ".join(line.strip() for line in text.splitlines()[-lines:] if line.strip()) or "(empty)"
+        return " / ".join(line.strip() for line in text.splitlines()[-3:] if line.strip()) or "(empty)"
 
 
 def make_private(directory: Path) -> None:

@@ -168,14 +168,14 @@ class ClusterConnection:
         self._version: tuple[float, ServerVersion] | None = None
 
     @classmethod
-    async def from_kubeconfig(cls, path: Path | None = None, context: str = "", *, timeouts: Timeouts | None = None) -> Self:
+    async def from_kubeconfig(cls, path: Path | None = None, context: str = "") -> Self:
         """A context of a kubeconfig, by default the ones kubectl would use. Raises InvalidConfig where it cannot be read."""
-        return cls(await KubeconfigCredentials.load(path, context), timeouts=timeouts)
+        return cls(await KubeconfigCredentials.load(path, context))
 
     @classmethod
-    def in_cluster(cls, *, timeouts: Timeouts | None = None) -> Self:
+    def in_cluster(cls) -> Self:
         """The service account of the pod we run in."""
-        return cls(ServiceAccountCredentials(), timeouts=timeouts)
+        return cls(ServiceAccountCredentials())
 
     @classmethod
     def to(

@@ -289,12 +289,11 @@ class MistakeReporter(BackgroundWriter):
         *,
         connection_of: Callable[[ObjectRef], ClusterConnection],
         on_change: Callable[[], None],
-        pause: float = PAUSE_SECONDS,
     ) -> None:
         super().__init__("mistaken annotations", on_change=on_change)
         self._mistaken = mistaken
         self._connection_of = connection_of
-        self._pause = pause
+        self._pause = PAUSE_SECONDS
         self._recorders: dict[int, EventRecorder] = {}
         self._recorded: set[str] = set()
         """Names of the Events of what stands there now."""

@@ -32,6 +32,7 @@ from activities.cluster.objects.decoding import Decoding, EventType, WatchLine
 from activities.errors import ErrorType
 
 log = logging.getLogger(__name__)
+_jitter = random.Random()  # noqa: S311 - spreads load, guards nothing
 
 T = TypeVar("T")
 
@@ -86,7 +87,6 @@ class Reflector(Generic[T]):
         namespace: str = "",
         metadata_only: bool = False,
         limits: WatchLimits | None = None,
-        jitter: random.Random | None = None,
     ) -> None:
         self.resource = resource
         """What is followed now: where the server does not know that, the next of the alternatives (older versions)."""
@@ -114,7 +114,6 @@ class Reflector(Generic[T]):
         self._on_state = on_state
         self._optional = optional
         self._limits = limits or WatchLimits()
-        self._jitter = jitter or random.Random()  # noqa: S311 - spreads load, guards nothing
         self._last_contact = float("-inf")
         self._opened_at: float | None = None
         self._closed_at = float("-inf")
@@ -255,7 +254,7 @@ class Reflector(Generic[T]):
         lines = self._connection.watch(
             self._path,
             resource_version=self.resource_version,
-            seconds=max(1, round(self._jitter.uniform(self._limits.shortest_watch, self._limits.longest_watch))),
+            seconds=max(1, round(_jitter.uniform(self._limits.shortest_watch, self._limits.longest_watch))),
             silence=self._limits.silence,
             on_open=self._opened,
             query=self._query,
@@ -359,7 +358,7 @@ class Reflector(Generic[T]):
         hopeful = not away or asyncio.get_running_loop().time() - self._woken_at < HOPEFUL_SECONDS
         longest = self._limits.absence if away else self._limits.longest_pause
         pause = min(self._limits.first_pause * 2.0 ** min(failures - 1, 30), longest) if hopeful else longest
-        pause *= self._jitter.uniform(0.5, 1.0)
+        pause *= _jitter.uniform(0.5, 1.0)
         if self._turning:
             pause = 0.0  # another version may be served: ask for that at once
         await asyncio.sleep(at_least)

@@ -38,19 +38,18 @@ async def take_snapshot(
     machines: ClusterConnection | None,
     overlap: Overlap,
     takeover: bool,
-    now: datetime | None = None,
     source: PolicySource = DEFAULT_SOURCE,
     retries: RetryRules = DEFAULT_RETRIES,
     leased: bool = True,
     remediators: tuple[Remediator, ...] = REMEDIATORS,
 ) -> ClusterSnapshot:
-    """Everything at one moment: by default that of the API server's clock, by which the scanner judges too. What can't be read
+    """Everything at one moment: that of the API server's clock, by which the scanner judges too. What can't be read
     is a mistake. leased: also which nodes others hold by a node lease; workers may not list these. Raises what the API refuses
     where not even Nodes can be listed."""
     connections = Connections(nodes=connection, machines=machines or connection)
     nodes, *others = read_by(Reader.SNAPSHOT)
     listed = await _list(connection, nodes, source)
-    now = now or connection.now()  # the server's clock is known by its first answer
+    now = connection.now()  # the server's clock is known by its first answer
     cluster = ClusterSnapshot(now, overlap=overlap, sees_all_nodes=False, policies=source, retries=retries)
     reading = _Reading(cluster, Conflicts(cluster.ledger, takeover=takeover), now)
     reading.take(nodes, listed)
