@@ -369,7 +369,7 @@ def _power_serving(
             PowerService(credentials, licences, own_node=settings.node_name, drivers=drivers),
             DeviceReadings(credentials, licences, drivers=drivers, insecure=insecure),
             EvidenceService(listener, licences),
-            DeviceEvidence(evidence_directory(settings), credentials, licences, drivers=drivers),
+            DeviceEvidence(credentials, licences, drivers=drivers, directory=evidence_directory(settings)),
         ),
         slots=settings.worker.power_slots,
     )

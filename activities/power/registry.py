@@ -2,48 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib import import_module
 
 from activities.errors import ErrorType
 from activities.power.driver import DeviceCredentials, DriverFactory, PowerDriver, PowerError, invalid
-from policy.fence.drivers import problem_of_credential
+from policy.fence.drivers import DRIVER_PARAMETERS, problem_of_credential
 from policy.fence.drivers.fence_agents import agent_name
 from policy.fence.plan import PowerDevice
-
-
-def _ec2(trusted: frozenset[str]) -> DriverFactory:
-    from activities.power.ec2 import Ec2Factory
-
-    return Ec2Factory(trusted=trusted)
-
-
-def _ipmi(_: frozenset[str]) -> DriverFactory:
-    from activities.power.bmc.drivers import IpmiFactory
-
-    return IpmiFactory()
-
-
-def _gce(trusted: frozenset[str]) -> DriverFactory:
-    from activities.power.gce.driver import GceFactory
-
-    return GceFactory(trusted=trusted)
-
-
-def _redfish(_: frozenset[str]) -> DriverFactory:
-    from activities.power.bmc.drivers import RedfishFactory
-
-    return RedfishFactory()
-
-
-# One line per driver; fence agents share one, whatever their name (`factory_of`).
-DRIVER_FACTORIES: Mapping[str, Callable[[frozenset[str]], DriverFactory]] = {
-    "ec2": _ec2,
-    "gce": _gce,
-    "ipmi": _ipmi,
-    "redfish": _redfish,
-}
-
 
 LIBRARIES: Mapping[str, str] = {"ec2": "activities.power.ec2", "gce": "activities.power.gce.client"}
 """Of the drivers that have their client library in the worker itself: the module that loads it."""
@@ -82,11 +48,25 @@ def factory_of(
     name: str, further_agents: frozenset[str] = frozenset(), cloud_endpoints: frozenset[str] = frozenset()
 ) -> DriverFactory:
     """How devices of a driver are made, also of any fence agent that may be used. Raises PowerError."""
-    if name in DRIVER_FACTORIES:
-        return DRIVER_FACTORIES[name](cloud_endpoints)
-    agent = agent_name(name)
-    if agent is None:
-        expected = f"expected one of {', '.join(sorted(DRIVER_FACTORIES))} or a fence agent's name"
+    match name:
+        case "ec2":
+            from activities.power.ec2 import Ec2Factory
+
+            return Ec2Factory(trusted=cloud_endpoints)
+        case "gce":
+            from activities.power.gce.driver import GceFactory
+
+            return GceFactory(trusted=cloud_endpoints)
+        case "ipmi":
+            from activities.power.bmc.drivers import IpmiFactory
+
+            return IpmiFactory()
+        case "redfish":
+            from activities.power.bmc.drivers import RedfishFactory
+
+            return RedfishFactory()
+    if (agent := agent_name(name)) is None:
+        expected = f"expected one of {', '.join(sorted(DRIVER_PARAMETERS))} or a fence agent's name"
         raise invalid(f"power driver {name!r} is not known: {expected}")
     from activities.power.fence_agent import FenceAgentFactory
 

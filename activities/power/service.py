@@ -12,7 +12,7 @@ import contextlib
 import logging
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Protocol, TypeVar, cast
 
@@ -72,22 +72,21 @@ class CredentialSource(Protocol):
         """Its credentials now. Raises an ApplicationError of `activities.errors` that names the object, never its content."""
 
 
-class PowerService(PowerActivities):
-    """guard: what is asked before a request is believed. own_node: the node this worker runs on (downward API), "" outside a
-    cluster. drivers: finds a device's driver."""
+@dataclass(frozen=True)
+class DeviceService:
+    """Served by the workers of a site. guard: what is asked before a request is believed. drivers: finds a device's driver."""
 
-    def __init__(
-        self,
-        credentials: CredentialSource,
-        guard: Licences,
-        *,
-        own_node: str = "",
-        drivers: Callable[[PowerDevice, DeviceCredentials], PowerDriver] = driver_for,
-    ) -> None:
-        self._credentials = credentials
-        self._guard = guard
-        self._own_node = own_node
-        self._drivers = drivers
+    credentials: CredentialSource
+    guard: Licences
+    _: KW_ONLY
+    drivers: Callable[[PowerDevice, DeviceCredentials], PowerDriver] = driver_for
+
+
+@dataclass(frozen=True)
+class PowerService(DeviceService, PowerActivities):
+    """own_node: the node this worker runs on (downward API), "" outside a cluster."""
+
+    own_node: str = ""
 
     async def read_power(self, request: PowerRequest) -> Reading:
         """Read the state, also our own node's: reading changes nothing."""
@@ -96,7 +95,7 @@ class PowerService(PowerActivities):
         with _as_failures():
             reading = await driver.read(deadline)
         _refuse_another_machine(request, reading)
-        return self._guard.sealed_reading(request.target, reading, utc_now(), request.device.levels)
+        return self.guard.sealed_reading(request.target, reading, utc_now(), request.device.levels)
 
     async def power_off(self, request: PowerRequest) -> CommandResult:
         """Command off, whatever the device said before: only an off that has ended makes a later reading a proof (S2)."""
@@ -143,13 +142,13 @@ class PowerService(PowerActivities):
             await self._read_before(driver, licensed)
             _refuse_late(licensed)
             found = await driver.quarantine(deadline)
-            return self._guard.sealed_quarantine(licensed.target, licensed.device.endpoint, found)
+            return self.guard.sealed_quarantine(licensed.target, licensed.device.endpoint, found)
 
     async def lift_quarantine(self, request: LiftRequest) -> QuarantineLifted:
         """Restoring: no circuit breaker stops it."""
         with self._licensed(request, PowerAct.LIFT_QUARANTINE) as (licensed, deadline):
             if licensed.quarantine is not None:
-                self._guard.require_quarantine(licensed.target, licensed.device.endpoint, licensed.quarantine)
+                self.guard.require_quarantine(licensed.target, licensed.device.endpoint, licensed.quarantine)
             driver = _cloud(await self._driver(licensed), PowerCapability.QUARANTINE)
             await self._read_before(driver, licensed)
             _refuse_late(licensed)
@@ -179,7 +178,7 @@ class PowerService(PowerActivities):
         driver = _cloud(await self._driver(request), PowerCapability.VOLUMES)
         with _as_failures():
             reading = await driver.read_volume(request.volume, Deadline.within(request.deadline))
-        return self._guard.sealed_reading(request.target, reading, utc_now())
+        return self.guard.sealed_reading(request.target, reading, utc_now())
 
     async def _switch(self, request: PowerRequest, act: PowerAct) -> CommandResult:
         """One act on one device, in one session of it: read, compare which machine it is (S39), command, read back.
@@ -205,9 +204,9 @@ class PowerService(PowerActivities):
         """The request, with the end of its window by our clock. Refused: our own node's (S16), one without a licence (S42). What
         was done for which workflow is on record here, too, where no client of Temporal can change it."""
         target, what = request.target, f"{act.value} of {request.device.endpoint}"
-        if act not in RESTORING and self._own_node and _node(request) == self._own_node:
-            raise failure(ErrorType.OWN_NODE, f"this worker runs on {self._own_node} and never switches it off itself")
-        self._guard.require_licence(request, act)
+        if act not in RESTORING and self.own_node and _node(request) == self.own_node:
+            raise failure(ErrorType.OWN_NODE, f"this worker runs on {self.own_node} and never switches it off itself")
+        self.guard.require_licence(request, act)
         about = f"Node/{target.pinned.node} of {target.cluster}, incident {target.incident}"
         asked = f"{what} for {about}, asked for by workflow {activity.info().workflow_id}"
         try:
@@ -224,10 +223,10 @@ class PowerService(PowerActivities):
         if device.endpoint not in request.target.pinned.endpoints:
             pinned = ", ".join(request.target.pinned.endpoints) or "none"
             raise failure(ErrorType.TARGET_CHANGED, f"{device.endpoint} is not a pinned device of {_node(request)}: {pinned}")
-        self._guard.require_seal(request.target.cluster, request.target.pinned.node, device)
-        credentials = await self._credentials.read(request.target.cluster, device)
+        self.guard.require_seal(request.target.cluster, request.target.pinned.node, device)
+        credentials = await self.credentials.read(request.target.cluster, device)
         with _as_failures():
-            return self._drivers(device, credentials)
+            return self.drivers(device, credentials)
 
     async def _read_before(self, driver: PowerDriver, request: DeviceCommand) -> Reading:
         """A device that can't be read isn't commanded: a lost answer there would look like a lost command. Nor is one that
@@ -249,7 +248,7 @@ class PowerService(PowerActivities):
                 return reading
             if another_machine(said.serves, request.target.pinned):
                 return reading
-            reading = self._guard.sealed_reading(request.target, said, utc_now(), request.device.levels)
+            reading = self.guard.sealed_reading(request.target, said, utc_now(), request.device.levels)
             if reading.state is wanted or over.remaining() <= pause:
                 return reading
             await asyncio.sleep(pause.total_seconds())
@@ -311,22 +310,12 @@ PASSING = frozenset({ErrorType.UNREACHABLE, ErrorType.TRANSIENT, ErrorType.RATE_
 """Failures to get at a credential that say nothing of the device."""
 
 
-class DeviceReadings(DeviceReadingActivities):
-    """Served by the workers of a site, beside `PowerService`. insecure: what this worker thinks of devices where others
-    could listen; it is the source of credentials that refuses them."""
+@dataclass(frozen=True)
+class DeviceReadings(DeviceService, DeviceReadingActivities):
+    """insecure: what this worker thinks of devices where others could listen; it is the source of credentials that refuses
+    them."""
 
-    def __init__(
-        self,
-        credentials: CredentialSource,
-        guard: Licences,
-        *,
-        drivers: Callable[[PowerDevice, DeviceCredentials], PowerDriver] = driver_for,
-        insecure: InsecureDevices = InsecureDevices.WARN,
-    ) -> None:
-        self._insecure = insecure
-        self._credentials = credentials
-        self._guard = guard
-        self._drivers = drivers
+    insecure: InsecureDevices = InsecureDevices.WARN
 
     async def read_devices(self, request: ReadDevicesRequest) -> DevicesRead:
         """Never fails for what one device does."""
@@ -335,7 +324,7 @@ class DeviceReadings(DeviceReadingActivities):
         async def one(checked: DeviceToCheck) -> DeviceAnswer:
             async with gate:
                 answer = await self._read(request.cluster, checked)
-                warns = self._insecure is InsecureDevices.WARN
+                warns = self.insecure is InsecureDevices.WARN
                 return replace(answer, insecurity=insecurity_of(checked.device)) if warns else answer
 
         return DevicesRead(answers=tuple(await asyncio.gather(*(one(each) for each in request.devices))))
@@ -343,13 +332,13 @@ class DeviceReadings(DeviceReadingActivities):
     async def _read(self, cluster: str, checked: DeviceToCheck) -> DeviceAnswer:
         device, clock = checked.device, asyncio.get_running_loop().time
         try:
-            self._guard.require_seal(cluster, checked.node, device)
-            credentials = await self._credentials.read(cluster, device)
+            self.guard.require_seal(cluster, checked.node, device)
+            credentials = await self.credentials.read(cluster, device)
         except ApplicationError as error:
             return _unanswered(device, error.message, silent=error_type(error) not in PASSING)
         asked = clock()
         try:
-            reading = await self._drivers(device, credentials).read(Deadline.within(checked.deadline))
+            reading = await self.drivers(device, credentials).read(Deadline.within(checked.deadline))
         except PowerError as error:
             return _unanswered(device, str(error), silent=error.type is not ErrorType.RATE_LIMITED)
         except Exception as error:  # noqa: BLE001 - one driver's mistake must not hide what all the other devices say
@@ -382,36 +371,25 @@ READING_SHARE = 0.7
 """Of the patience with one bundle; the rest is for writing."""
 
 
-class DeviceEvidence(DeviceEvidenceActivities):
-    """Served by the workers of a site, beside `PowerService`. directory None: this worker keeps nothing."""
+@dataclass(frozen=True)
+class DeviceEvidence(DeviceService, DeviceEvidenceActivities):
+    """directory None: this worker keeps nothing."""
 
-    def __init__(
-        self,
-        directory: EvidenceDirectory | None,
-        credentials: CredentialSource,
-        guard: Licences,
-        *,
-        drivers: Callable[[PowerDevice, DeviceCredentials], PowerDriver] = driver_for,
-    ) -> None:
-        self._directory = directory
-        self._credentials = credentials
-        self._guard = guard
-        self._drivers = drivers
+    directory: EvidenceDirectory | None = None
 
     async def read_device(self, request: DeviceEvidenceRequest) -> EvidenceFile:
         """Our own node's device, too: reading changes nothing."""
-        directory = self._directory
-        if directory is None:
+        if (directory := self.directory) is None:
             raise failure(ErrorType.NOT_SUPPORTED, f"the workers of power.{request.device.site} have no evidence.directory")
         async with directory.patiently():
             return await self._keep(request, directory)
 
     async def _keep(self, request: DeviceEvidenceRequest, directory: EvidenceDirectory) -> EvidenceFile:
         device, deadline = request.device, Deadline.within(directory.limits.patience * READING_SHARE)
-        self._guard.require_seal(request.bundle.cluster, request.bundle.node, device)
-        credentials = await self._credentials.read(request.bundle.cluster, device)
+        self.guard.require_seal(request.bundle.cluster, request.bundle.node, device)
+        credentials = await self.credentials.read(request.bundle.cluster, device)
         try:
-            kind, text = await _read(self._drivers(device, credentials), deadline)
+            kind, text = await _read(self.drivers(device, credentials), deadline)
         except PowerError as error:
             raise failure(error.type, str(error)) from None
         content = without_private_keys(credentials.hidden_in(text)).encode(errors="replace")

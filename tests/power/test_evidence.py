@@ -56,7 +56,7 @@ async def keep(
 ) -> EvidenceFile:
     kept_in = EvidenceDirectory(directory, Limits(**limits)) if directory is not None else None
     options: dict[str, Any] = {"drivers": lambda _device, _credentials: cast("PowerDriver", driver)} if driver is not None else {}
-    evidence = DeviceEvidence(kept_in, Known(), BELIEVING, **options)
+    evidence = DeviceEvidence(Known(), BELIEVING, directory=kept_in, **options)
     asked = device or PowerDevice(driver="ec2", endpoint=Talkative.endpoint)
     found = await ActivityEnvironment().run(evidence.read_device, DeviceEvidenceRequest(bundle=BUNDLE, device=asked, room=room))
     assert isinstance(found, EvidenceFile)

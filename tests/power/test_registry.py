@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+
 import pytest
 
 from activities.errors import ErrorType
 from activities.power.driver import DeviceCredentials, PowerError
-from activities.power.registry import DRIVER_FACTORIES, driver_for
+from activities.power.registry import driver_for, factory_of
 from policy.fence import drivers as power_drivers
 from policy.fence.drivers import DRIVER_PARAMETERS
 from policy.fence.drivers.contract import ParameterError
@@ -82,7 +85,9 @@ def test_credentials_do_not_show_themselves() -> None:
 
 
 def test_a_plan_may_name_every_driver_that_there_is_and_no_other() -> None:
-    assert frozenset(DRIVER_FACTORIES) == frozenset(power_drivers.DRIVER_PARAMETERS)
+    written = re.findall(r'case "(\w+)"', inspect.getsource(factory_of))
+    assert frozenset(written) == frozenset(power_drivers.DRIVER_PARAMETERS)
+    assert len({type(factory_of(name)) for name in written}) == len(written)
 
 
 # The parameters of devices: one spelling of each endpoint, the same for plan and driver, and named where they are bad.
