@@ -43,7 +43,7 @@ from policy.values.mode import Mode
 from policy.values.object_refs import ObjectRef, in_natural_order
 from starter import wording
 from starter.errors import EpisodeHeldError, MissingError, RequestError, SilentError
-from starter.handles.calls import ANSWER_WITHIN, our_holder, unanswered
+from starter.handles.calls import ANSWER_WITHIN, answered, our_holder, unanswered
 from starter.handles.episodes import EpisodeHandle, NodeEpisodes, SilentEpisode, named
 from starter.handles.history import History
 from starter.handles.node_actions import Speaker, attested, own_connection
@@ -241,11 +241,9 @@ class Nodewarden:
         self, kind: Kind, cluster: str, node: str, *, incident: str, digest: str, because: Exception
     ) -> EpisodeHandle:
         handle = self.client.get_workflow_handle(episode_id(cluster, node))
-        try:
+        with answered(f"episode of {node}"):
             described = await handle.describe(rpc_timeout=ANSWER_WITHIN)
             memo = await described.memo()
-        except RPCError as error:
-            raise unanswered(error, what=f"episode of {node}") from error
         kept = kind is Kind.PRESERVATION and described.workflow_type == kind.value
         if kept or memo.get("incident") == incident or memo.get("request") == digest:
             run_id = described.run_id or ""
@@ -279,7 +277,7 @@ class Nodewarden:
     async def polled(self, queue: str, *, workflows: bool = False) -> bool:
         """The same of a task queue; workflows: of those who ask it for workflows instead of activities."""
         kind = TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW if workflows else TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY
-        try:
+        with answered(f"task queue {queue}"):
             described = await self.client.workflow_service.describe_task_queue(
                 DescribeTaskQueueRequest(
                     namespace=self.client.namespace,
@@ -288,8 +286,6 @@ class Nodewarden:
                 ),
                 timeout=ANSWER_WITHIN,
             )
-        except RPCError as error:
-            raise unanswered(error, what=f"task queue {queue}") from error
         return bool(described.pollers)
 
     def scanner(self, cluster: str) -> ScannerHandle:

@@ -17,7 +17,6 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 from temporalio.exceptions import ApplicationError
-from temporalio.service import RPCError
 
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.lease_view import (
@@ -53,7 +52,7 @@ from starter.deploy.admission import OURS as OURS_OF_NODES
 from starter.deploy.rights import ALL, NAMESPACE, ON_DEMAND, Feature, Process, rbac
 from starter.doctor import OURS, definition_name, served
 from starter.errors import RequestError
-from starter.handles.calls import ANSWER_WITHIN, unanswered
+from starter.handles.calls import ANSWER_WITHIN, answered
 from workers.configuration.clusters import open_cluster
 from workers.configuration.settings import Settings
 from workers.errors import NamespaceMissingError, SettingsError, TemporalUnreachableError
@@ -156,11 +155,9 @@ async def workflows(warden: Nodewarden, cluster: str) -> list[Leftover]:
     gone already."""
     scanner, check, episodes = scanner_id(cluster), device_check_id(cluster), episode_id(cluster, "")
     ours = f"(WorkflowId IN ({literal(scanner)}, {literal(check)}) OR WorkflowId STARTS_WITH {literal(episodes)})"
-    try:
+    with answered(f"workflows of {cluster}"):
         found = warden.client.list_workflows(f"ExecutionStatus = 'Running' AND {ours}", limit=MOST, rpc_timeout=ANSWER_WITHIN)
         runs = {run.id: run.workflow_type or "" async for run in found}
-    except RPCError as error:
-        raise unanswered(error, what=f"workflows of {cluster}") from error
     left = list[Leftover]()
     beside = [f"{runs.pop(each)} {each}" for each in (check, scanner) if each in runs]
     if any(each.endswith(scanner) for each in beside):
@@ -177,10 +174,8 @@ async def workflows(warden: Nodewarden, cluster: str) -> list[Leftover]:
 
 async def search_attributes(warden: Nodewarden) -> list[Leftover]:
     """They are the namespace's: of all clusters that are looked after from it."""
-    try:
+    with answered("search attributes"):
         there = [name for name in required_search_attributes() if name in await existing_search_attributes(warden.client)]
-    except RPCError as error:
-        raise unanswered(error, what="search attributes") from error
     if not there:
         return []
     namespace = warden.client.namespace

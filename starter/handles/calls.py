@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -99,12 +101,19 @@ def unanswered(error: RPCError, *, what: str) -> RequestError:
     return RequestError(f"{what}: {error.message}")
 
 
+@contextmanager
+def answered(what: str) -> Iterator[None]:
+    """What is asked of Temporal within fails as `unanswered` says."""
+    try:
+        yield
+    except RPCError as error:
+        raise unanswered(error, what=what) from error
+
+
 async def our_holder(client: Client) -> str:
     """See `holder`. Raises SilentError where Temporal does not answer."""
-    try:
+    with answered(f"Temporal namespace {client.namespace}"):
         return await holder(client, timeout=ANSWER_WITHIN)
-    except RPCError as error:
-        raise unanswered(error, what=f"Temporal namespace {client.namespace}") from error
 
 
 async def remembered(handle: WorkflowHandle[Any, Any], *, what: str) -> WorkflowExecutionDescription | None:

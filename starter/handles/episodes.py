@@ -14,12 +14,12 @@ from temporalio.client import (
     WorkflowFailureError,
     WorkflowHandle,
 )
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Phase, RecordEntry, episode_id
 from policy.episode.node_action import NodeActionSpec, Verb
 from starter.errors import MissingError, RefusedError, RequestError, SilentError
-from starter.handles.calls import ANSWER_WITHIN, ASK_AGAIN, DECIDED_WITHIN, ask, send_update, unanswered
+from starter.handles.calls import ASK_AGAIN, DECIDED_WITHIN, ask, remembered, send_update, unanswered
 from starter.handles.node_actions import Speaker, attested, hold_node, resume_node
 from workflows.kit.messages import (
     AbortRequest,
@@ -103,13 +103,8 @@ class EpisodeHandle:
 
     async def is_open(self) -> bool:
         """Whether it runs. False also where there never was one. Raises SilentError where Temporal does not answer."""
-        try:
-            description = await self._handle.describe(rpc_timeout=ANSWER_WITHIN)
-        except RPCError as error:
-            if error.status is RPCStatusCode.NOT_FOUND:
-                return False
-            raise unanswered(error, what=self._what) from error
-        return description.status is WorkflowExecutionStatus.RUNNING
+        description = await remembered(self._handle, what=self._what)
+        return description is not None and description.status is WorkflowExecutionStatus.RUNNING
 
     async def result(self) -> EpisodeResult:
         """Wait for the end. Raises MissingError where there is no such episode, RequestError where it did not end properly."""

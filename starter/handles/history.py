@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus, WorkflowHandle
-from temporalio.service import RPCError
 
 from activities.contracts import search_attributes
 from activities.contracts.search_attributes import literal
@@ -23,7 +22,7 @@ from policy.history.step_outcomes import EndedRepair, OutcomesReport, outcomes
 from policy.values.times import written
 from starter import wording
 from starter.errors import MissingError, RequestError, SilentError
-from starter.handles.calls import ANSWER_WITHIN, UNDECODED, result_of, unanswered
+from starter.handles.calls import ANSWER_WITHIN, UNDECODED, answered, result_of
 from starter.handles.episodes import EpisodeHandle
 from starter.handles.scanners import SCANNER
 
@@ -128,10 +127,8 @@ class History:
         query = f"WorkflowType IN ({types}) AND Cluster = {literal(cluster)} AND {state}"
         if node:
             query += f" AND Node = {literal(node)}"
-        try:
+        with answered(f"episodes of {cluster}"):
             return [run async for run in self._client.list_workflows(query, limit=limit, rpc_timeout=ANSWER_WITHIN)]
-        except RPCError as error:
-            raise unanswered(error, what=f"episodes of {cluster}") from error
 
     async def open(self, cluster: str, *, node: str = "") -> Sequence[WorkflowExecution]:
         return await self.listed(cluster, "ExecutionStatus = 'Running'", node=node, limit=OPEN_LISTED)
@@ -199,12 +196,10 @@ class History:
         """The machines that were repaired since then, by their hardware, and whether there are older repairs that were not read.
         rules: how many make an offender."""
         query, found = search_attributes.repairs(cluster, since), list[Repair]()
-        try:
+        with answered(f"repairs of {cluster}"):
             async for run in self._client.list_workflows(query, limit=MOST_REPAIRS + 1, rpc_timeout=ANSWER_WITHIN):
                 is_open = run.status is WorkflowExecutionStatus.RUNNING
                 found.append(search_attributes.repair(run.typed_search_attributes, run.start_time, is_open=is_open))
-        except RPCError as error:
-            raise unanswered(error, what=f"repairs of {cluster}") from error
         return machines(found[:MOST_REPAIRS], rules), len(found) > MOST_REPAIRS
 
     async def was_scanned(self, cluster: str, moment: datetime) -> bool:

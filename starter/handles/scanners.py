@@ -38,6 +38,7 @@ from starter.handles.calls import (
     ANSWER_WITHIN,
     ASK_AGAIN,
     DECIDED_WITHIN,
+    answered,
     ask,
     our_holder,
     remembered,
@@ -227,7 +228,7 @@ class ScannerHandle:
         return True
 
     async def _start(self, wanted: ScannerInput) -> str | None:
-        try:
+        with answered(self._what):
             started: WorkflowHandle[Any, Any] = await self._client.start_workflow(
                 SCANNER,
                 wanted,
@@ -249,8 +250,6 @@ class ScannerHandle:
                     ]
                 ),
             )
-        except RPCError as error:
-            raise unanswered(error, what=self._what) from error
         return started.result_run_id
 
     async def _makes_way(self) -> bool:
@@ -320,7 +319,7 @@ class DeviceCheckHandle:
 
     async def repeat(self, every: timedelta) -> None:
         """Have all devices checked by the clock. One that runs takes the interval over."""
-        try:
+        with answered(self._what):
             await self._client.start_workflow(
                 DEVICE_CHECK,
                 DeviceCheckInput(cluster=self.cluster, every=every, memory=await self._memory()),
@@ -328,8 +327,6 @@ class DeviceCheckHandle:
                 start_signal_args=[every],
                 **self._start_options(f"reads the fence devices of {self.cluster} by the clock"),
             )
-        except RPCError as error:
-            raise unanswered(error, what=self._what) from error
 
     async def stop(self) -> None:
         """No more checks by the clock. One that is waited for is still answered."""

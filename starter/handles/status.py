@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from temporalio.client import Client
-from temporalio.service import RPCError
 
 from activities.contracts.search_attributes import literal
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Phase, episode_id
@@ -22,7 +21,7 @@ from policy.fence.device_check import DeviceRow
 from policy.scan import pauses
 from policy.scan.admission import answer_request
 from policy.values.times import LATEST
-from starter.handles.calls import ANSWER_WITHIN, unanswered
+from starter.handles.calls import ANSWER_WITHIN, answered
 from starter.handles.episodes import EpisodeHandle, SilentEpisode
 from workflows.kit.messages import ScannerStatus
 
@@ -90,11 +89,9 @@ class PreservedNodes:
 async def open_preservations(client: Client, cluster: str) -> PreservedNodes:
     """Raises SilentError where Temporal does not answer."""
     query = f"WorkflowType = '{Kind.PRESERVATION.value}' AND Cluster = {literal(cluster)} AND ExecutionStatus = 'Running'"
-    try:
+    with answered(f"preservations of {cluster}"):
         listed = [run.id async for run in client.list_workflows(query, limit=SHOWN, rpc_timeout=ANSWER_WITHIN)]
         count = len(listed) if len(listed) < SHOWN else (await client.count_workflows(query, rpc_timeout=ANSWER_WITHIN)).count
-    except RPCError as error:
-        raise unanswered(error, what=f"preservations of {cluster}") from error
     at_once = asyncio.Semaphore(ASKED_AT_ONCE)
 
     async def asked(workflow_id: str) -> EpisodeStatus | SilentEpisode | None:
