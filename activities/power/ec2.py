@@ -683,7 +683,7 @@ async def give_back(
         raise invalid(f"{api.device}: {act!r}: the instance does not remember which groups it had before {group}")
     # A record of the group itself was made when the tags did not show yet, or says that it always was so.
     former = {name: groups for name, groups in recorded.items() if groups and groups != shut}
-    for name in {_interface(key) for key in found.tags} - former.keys():
+    for name in {key.removeprefix(TAG).removesuffix("/2") for key in found.tags} - former.keys():
         former[name] = found.remembered(name)
     # One that was detached meanwhile is not the instance's any more, and still shut.
     now = {**found.groups, **await _groups_of(api, act, former.keys() - found.groups.keys(), deadline)}
@@ -744,10 +744,6 @@ def _tags_of(former: Mapping[str, frozenset[str]], there: Mapping[str, str]) -> 
 
 def _keys(interface: str) -> Sequence[str]:
     return (f"{TAG}{interface}", f"{TAG}{interface}/2")
-
-
-def _interface(key: str) -> str:
-    return key.removeprefix(TAG).removesuffix("/2")
 
 
 def _groups(interfaces: Iterable[Mapping[str, Any]]) -> dict[str, frozenset[str]]:
