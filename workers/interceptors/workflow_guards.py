@@ -47,14 +47,7 @@ class CommandGuard(Interceptor):
         self._required = required
 
     def workflow_interceptor_class(self, input: WorkflowInterceptorClassInput) -> type[WorkflowInboundInterceptor]:  # noqa: A002, ARG002
-        required = self._required
-
-        class CommandedWorkflow(_Commanded):
-            def __init__(self, inner: WorkflowInboundInterceptor) -> None:
-                super().__init__(inner)
-                self.required = required
-
-        return CommandedWorkflow
+        return type("CommandedWorkflow", (_Commanded,), {"required": self._required})
 
 
 class _Commanded(WorkflowInboundInterceptor):
@@ -101,14 +94,7 @@ class ContinuationGuard(Interceptor):
         self._types = types
 
     def workflow_interceptor_class(self, input: WorkflowInterceptorClassInput) -> type[WorkflowInboundInterceptor]:  # noqa: A002, ARG002
-        types = self._types
-
-        class ContinuedWorkflow(_Continued):
-            def __init__(self, inner: WorkflowInboundInterceptor) -> None:
-                super().__init__(inner)
-                self.types = types
-
-        return ContinuedWorkflow
+        return type("ContinuedWorkflow", (_Continued,), {"types": self._types})
 
 
 class _Continued(WorkflowInboundInterceptor):

@@ -186,11 +186,11 @@ def cluster_write(cluster: str) -> ActivityConfig:
     }
 
 
-def consequence(cluster: str) -> ActivityConfig:
-    """Freeing workloads: one attempt, begun at once or not at all, because its licence is a reading seconds old."""
+def _at_once(queue: str, deadline: timedelta) -> ActivityConfig:
+    """One attempt, begun at once or not at all, because its licence is a look seconds old."""
     return ActivityConfig(
-        task_queue=cluster_queue(cluster),
-        start_to_close_timeout=CONSEQUENCE_DEADLINE,
+        task_queue=queue,
+        start_to_close_timeout=deadline,
         schedule_to_start_timeout=ACT_WINDOW,
         retry_policy=RetryPolicy(maximum_attempts=1),
         cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
@@ -198,13 +198,13 @@ def consequence(cluster: str) -> ActivityConfig:
     )
 
 
+def consequence(cluster: str) -> ActivityConfig:
+    """Freeing workloads; asking for the deletion of an object, which is looked at anew after that and is named by its uid."""
+    return _at_once(cluster_queue(cluster), CONSEQUENCE_DEADLINE)
+
+
 DELETION_DEADLINE = CONSEQUENCE_DEADLINE + IN_FLIGHT_MARGIN
 """So long a request for a deletion may still be under way, with the margin."""
-
-
-def deletion(cluster: str) -> ActivityConfig:
-    """Asking for the deletion of an object: one attempt, after which it is looked at anew; it names what it deletes by uid."""
-    return consequence(cluster)
 
 
 def remediation(cluster: str) -> ActivityConfig:
@@ -226,14 +226,7 @@ def power_read(site: str, plan: FencingPlan) -> ActivityConfig:
 
 def power_command(site: str, plan: FencingPlan) -> ActivityConfig:
     """Commanding a device, and reading back what came of it: exactly one attempt (S33)."""
-    return ActivityConfig(
-        task_queue=power_queue(site),
-        start_to_close_timeout=plan.act_deadline + READ_BACK + IN_FLIGHT_MARGIN,
-        schedule_to_start_timeout=ACT_WINDOW,
-        retry_policy=RetryPolicy(maximum_attempts=1),
-        cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-        priority=URGENT,
-    )
+    return _at_once(power_queue(site), plan.act_deadline + READ_BACK + IN_FLIGHT_MARGIN)
 
 
 def check_listing(cluster: str) -> ActivityConfig:

@@ -179,7 +179,7 @@ class GivingUpStory:
                 released=(released := self._kept.hold is not None and self._kept.hold.released),
                 word=self._kept.released if released else None,
             ),
-            options.deletion(request.cluster),
+            options.consequence(request.cluster),
             f"asks for the deletion of {request.machine.name}",
         )
 
