@@ -250,8 +250,9 @@ async def _at_stake(session: Session, node: str) -> list[str]:
     from starter.plans.fence_plans import device_lines, pods_on
 
     async with session.connected() as (warden, settings, name), own_connection(settings, name) as connection:
-        episode = warden.episode(name, node)
-        said = await device_lines(warden, await episode.status()) if await episode.is_open() else []
+        episode, said = warden.episode(name, node), list[str]()
+        if await episode.is_open():
+            said = await device_lines(await episode.status(), warden.check_devices(name, node))
         return [*said, await pods_on(connection, node)] if connection is not None else said
 
 

@@ -7,7 +7,7 @@ before there is a configuration at all becomes one of its errors.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import count
@@ -30,14 +30,13 @@ from policy.checks.fence_policies import PolicySource
 from policy.dialects.common import DEFAULT_NAMESPACE
 from policy.episode.messages import EpisodeStatus, Need
 from policy.fence.config import INSTANCE, FenceConfig, FenceStep, acts_in_order, has_placeholder, shown_parameters
-from policy.fence.device_check import Reachability
+from policy.fence.device_check import DeviceReport, Reachability
 from policy.fence.plan_compiler import compile_config
 from policy.fence.template_reader import KIND as FENCING_TEMPLATE
 from policy.objects.nodes import NodeView
 from policy.values.display_text import counted, some_of
 from policy.values.errors import PolicyError
 from policy.values.object_refs import ObjectRef
-from starter.client import Nodewarden
 from starter.errors import NoSuchNodeError, RequestError
 from starter.plans.cluster_objects import Manifest, Unreadable, read_files
 from starter.wording import span
@@ -178,12 +177,12 @@ async def pods_on(connection: ClusterConnection, node: str) -> str:
     return f"{counted(len(pods), 'pod')} on it, with {counted(len(claims), 'persistent volume')}{named and f': {named}'}"
 
 
-async def device_lines(warden: Nodewarden, episode: EpisodeStatus) -> list[str]:
-    """What each device of its node says now, and what it has last said to the episode."""
+async def device_lines(episode: EpisodeStatus, read: Awaitable[DeviceReport]) -> list[str]:
+    """What each device of its node says now, as it is read, and what it has last said to the episode."""
     said = list[str]()
     try:
         async with asyncio.timeout(SECONDS_TO_READ):
-            for row in (await warden.check_devices(episode.cluster, episode.node)).rows:
+            for row in (await read).rows:
                 last = f"; it answered {_age(row.last_success)} ago" if row.last_success is not None else ""
                 answers = row.answer is Reachability.ANSWERS
                 said.append(f"{row.endpoint} {f'says {row.state.value} now' if answers else f'does not answer now{last}'}")

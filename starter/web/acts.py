@@ -220,7 +220,7 @@ async def preview(views: Views, caller: Caller, cluster: str, verb: Verb, node: 
         known.append(wording.not_yet(stopped))
     plan = None
     if episode is not None and verb is Verb.ACK_OFF and not why_not:
-        known += await device_lines(views.warden, episode)
+        known += await device_lines(episode, views.known(cluster).devices_of(node))
     if node and verb in POWERS:
         plan, seen = await _looked(caller, views, cluster, node, verb)
         known += seen

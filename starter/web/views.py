@@ -120,6 +120,7 @@ class WatchedCluster:
         self.kept: Shared[PreservedNodes] = Shared(lambda: warden.preserved(cluster), fresh=FRESH, times_as_long=10)
         self.devices: Shared[DeviceReport | None] = Shared(lambda: warden.device_check(cluster).last_report(), fresh=READ_FRESH)
         self._warden = warden
+        self._devices_of: dict[str, Shared[DeviceReport]] = {}
         self._status: ClusterStatus | None = None
         self._asking: asyncio.Task[ClusterStatus] | None = None
         self._following: asyncio.Task[None] | None = None
@@ -157,6 +158,13 @@ class WatchedCluster:
         """As the last check has found them, and open episodes since; None before the first check. Raises RequestError."""
         report, status = await asyncio.gather(self.devices.get(), self.status())
         return acted_on(report, wording.failing(status.episodes)) if report is not None else None
+
+    async def devices_of(self, node: str) -> DeviceReport:
+        """What the devices of one node say, read at most once in some seconds however many look: each reading is a login to a
+        BMC, and readers of the page may ask for it. Raises RequestError."""
+        if node not in self._devices_of:
+            self._devices_of[node] = Shared(lambda: self._warden.check_devices(self.cluster, node), fresh=READ_FRESH)
+        return await self._devices_of[node].get()
 
     async def fleet(self, by: str) -> FleetAnswer:
         """All nodes, drawn up once for each reading and those that need a person then. Raises SilentError, UnreadableError."""
@@ -207,7 +215,7 @@ class WatchedCluster:
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
         self._following = self._asking = None
-        await asyncio.gather(self.read.close(), self.kept.close(), self.devices.close())
+        await asyncio.gather(*(each.close() for each in (self.read, self.kept, self.devices, *self._devices_of.values())))
 
     async def _ask(self) -> ClusterStatus:
         """All who ask meanwhile wait for the same answer."""

@@ -483,6 +483,23 @@ def test_s24_a_scan_reads_a_cap_of_the_machines_own_namespace(namespace: str, re
     assert any(need.released for need in index.needs(NOW, lambda _: "")[0]) is released
 
 
+def test_s24_people_are_told_of_a_set_that_can_t_be_read() -> None:
+    """By an Event on it, as long as it stands: its failed machines are neither kept nor repaired meanwhile."""
+    index, deployments = PreservationIndex(), MACHINE_DEPLOYMENTS[MCM]
+    intake, kind = (
+        PreservationIntake(index, lambda: NOW),
+        ReadKind(resource=MACHINE_DEPLOYMENTS[MCM], destination=Destination.SETS),
+    )
+    told = []
+    for cap in (1, -1, 1):
+        intake.take(kind, deployments, "shoot/workers", a_set("shoot", cap))
+        told.append([(each.about.key, each.reason, *each.messages) for each in index.mistakes])
+    before, ((about, reason, message),), after = told
+    assert (before, after, about, reason) == ([], [], "MachineDeployment/shoot/workers", "InvalidPreservation")
+    assert message.startswith("it can't be read: ")
+    assert message.endswith("until then its failed machines are neither kept nor repaired")
+
+
 SILENT = {
     **node(),
     "status": {"conditions": [{"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "message": ""}]},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import secrets
 from collections.abc import AsyncIterator
@@ -16,6 +17,7 @@ from temporalio.client import Client
 
 from activities.cluster.api.connection import ClusterConnection
 from policy.checks.fence_policies import PolicySource
+from policy.fence.device_check import DeviceReport
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
 from starter.client import Nodewarden
@@ -98,6 +100,23 @@ async def test_a_word_that_answers_carries_the_number_of_the_question_that_was_s
     assert answer in (await act(page, cluster, **said, question=7))["answer"]
     if word != "ack-off":
         await episode.abort(who="ann", reason="enough")
+
+
+async def test_looking_reads_the_devices_of_a_node_once_however_many_look(
+    page: aiohttp.ClientSession, mine: Nodewarden, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S41: each preview of `ack-off`, which a person with no right but to look may ask for, was a login to the BMC."""
+    episode, read = await mine.fence(cluster, "sick-on", reason="drill"), list[str]()
+
+    async def counted(_: Nodewarden, __: str, node: str) -> DeviceReport:
+        read.append(node)
+        raise MissingError("none here")
+
+    monkeypatch.setattr(Nodewarden, "check_devices", counted)
+    looked = await asyncio.gather(*(page.get(f"/c/{cluster}/acts/ack-off?node=sick-on") for _ in range(8)))
+    assert {each.status for each in looked} == {200}
+    assert read == ["sick-on"]
+    await episode.abort(who="ann", reason="enough")
 
 
 async def test_to_vouch_for_off_the_name_of_the_node_is_typed(

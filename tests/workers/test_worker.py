@@ -34,16 +34,19 @@ from activities.contracts.device_check import (
     NodeNames,
     NodeNamesRequest,
     PublishDeviceNoticesRequest,
+    ReadDevicesRequest,
 )
 from activities.contracts.evidence import BundleName, KdumpRequest, SealRequest
 from activities.contracts.scan import RepetitionRequest, ScanRequest
 from activities.contracts.target import Publication, PublishedEvent, PublishRequest, Target
 from activities.errors import ErrorType, failure
+from activities.keyring import Keyring
+from activities.licences import Licences
 from activities.power.registry import LIBRARIES
 from policy.episode.events import EventReason, When
 from policy.episode.messages import Pinned
 from policy.fence.device_check import DeviceToCheck, NodeToCheck
-from policy.fence.plan import PowerDevice
+from policy.fence.plan import CredentialRef, PowerDevice
 from policy.objects.nodes import NodeView
 from policy.scan.repeat_alarm import Repetition
 from tests.patience import PATIENCE
@@ -208,6 +211,23 @@ async def test_evidence_is_kept_where_a_directory_is_set_and_nowhere_else(clean:
                 continue
             with pytest.raises(ApplicationError, match=r"evidence\.directory is not set"):
                 await ActivityEnvironment().run(served["evidence.seal"], seal)
+
+
+async def test_a_worker_gives_no_device_what_it_signs_with(clean: Path, client: Client) -> None:
+    """S42: whoever may name its credentials would license every act."""
+    key, reference = "k" * 40, CredentialRef(name="bmc", namespace="nodewarden")
+    (clean / "keys").write_text(f"{key}\n")
+    (clean / "nodewarden" / "bmc").mkdir(parents=True)
+    (clean / "nodewarden" / "bmc" / "password").write_text(key)
+    device = PowerDevice(driver="ipmi", endpoint="ipmi://127.0.0.1:1", parameters={"ip": "127.0.0.1"}, credentials=(reference,))
+    sealed = Licences(Keyring([key.encode()])).sealed_device("prod", "node-7", device)
+    asked = DeviceToCheck(device=sealed, node="node-7", deadline=timedelta(seconds=2))
+    worker = {"signing_keys_file": clean / "keys", "credential_hosts": ["127.0.0.1"]}
+    settings = load(secrets_directory=clean, worker=worker)
+    async with compose(settings, client, clusters={"prod": NOWHERE}, role=Role.POWER) as servings:
+        (read,) = (each for serving in servings for each in serving.activities if name(each).endswith("read-devices"))
+        found = await ActivityEnvironment().run(read, ReadDevicesRequest(cluster="prod", devices=(asked,)))
+    assert "it holds keys of this deployment, which are for no device" in found.answers[0].problem
 
 
 async def test_a_kubeconfig_that_leads_nowhere_is_a_mistake_in_the_settings(

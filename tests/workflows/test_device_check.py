@@ -267,6 +267,18 @@ def row_of(report: DeviceReport, node: str) -> DeviceRow:
 BMC = "ipmi://node-1-1:623"
 
 
+async def test_s49_a_page_is_read_for_the_check_of_its_cluster_alone(env: WorkflowEnvironment) -> None:
+    """Any client could have each device of a cluster read, with its credentials, in as many pages side by side as it began."""
+    devices = Devices()
+    devices.put("node-1")
+    async with checking(env, devices) as check:
+        page = PageToCheck(cluster=check.cluster, nodes=("node-1",), also_held=True)
+        with pytest.raises(WorkflowFailureError) as refused:
+            await check.client.execute_workflow(DeviceCheckPage.run, page, id=uuid.uuid4().hex, task_queue=check.queue)
+        assert f"'device-check/{check.cluster}' to ask" in str(refused.value.cause)
+    assert devices.read == []
+
+
 async def test_a_device_that_falls_silent_and_comes_back_is_told_exactly_once_each_way(env: WorkflowEnvironment) -> None:
     """Hour after hour; and how long ago it last answered is right after hours of silence."""
     devices = Devices(rounds=[set(), {BMC}, {BMC}, set(), set()])
