@@ -74,8 +74,9 @@ class _PodSpec(msgspec.Struct, rename="camel"):
     volumes: list[dict[str, Any]] | None = None
 
 
-class _PodStatus(msgspec.Struct):
+class _PodStatus(msgspec.Struct, rename="camel"):
     phase: str = ""
+    start_time: str | None = None
 
 
 class Pod(msgspec.Struct):
@@ -131,6 +132,11 @@ class Pod(msgspec.Struct):
     def running(self) -> bool:
         """Whether its containers were started, as its kubelet has said last."""
         return self.status is not None and self.status.phase == "Running"
+
+    @property
+    def taken_up(self) -> bool:
+        """Whether a kubelet has begun with it, as far as it has said. One that was bound to a node that is silent was not."""
+        return self.status is not None and (self.status.phase not in {"", "Pending"} or self.status.start_time is not None)
 
     @property
     def in_the_way(self) -> bool:
@@ -262,7 +268,9 @@ async def count(connection: ClusterConnection, standing: NodeWorkload, taint: Ta
 class UsedVolumes:
     """The PersistentVolumes that some pods use. `inline`: one of them has a volume in its own spec that is attached.
 
-    untraceable: claims of which the volume could not be found out, "" where all could; any other volume may be in use then.
+    untraceable: claims of which the volume could not be found out, "" where all could; any other volume may be in use then. Those
+    of pods that no kubelet has taken up are none: a person who may create pods may bind one to a node, with a claim that is not
+    there (S41).
     """
 
     names: frozenset[str] = frozenset()
@@ -278,7 +286,8 @@ async def volumes_of(connection: ClusterConnection, pods: Iterable[Pod]) -> Used
     pods = tuple(pods)
     claims = sorted({(pod.metadata.namespace, claim) for pod in pods for claim in pod.claims})
     found = await asyncio.gather(*(volume_of_claim(connection, namespace, name) for namespace, name in claims))
-    lost = [f"{namespace}/{name}" for (namespace, name), volume in zip(claims, found, strict=True) if volume is None]
+    used = {(pod.metadata.namespace, claim) for pod in pods if pod.taken_up for claim in pod.claims}
+    lost = ["/".join(claim) for claim, volume in zip(claims, found, strict=True) if volume is None and claim in used]
     return UsedVolumes(
         names=frozenset(volume for volume in found if volume),
         inline=any(pod.has_inline_volume for pod in pods),

@@ -202,6 +202,15 @@ class TestVolumes:
         assert result.deleted_attachments == 0
         assert result.left.attachments == 1
 
+    async def test_s41_a_claim_that_there_never_was_holds_up_no_other_volume(self, off: World) -> None:
+        """A tenant bound a pod to the silent node, by name and as its mirror, with a claim that is not there: no volume of others
+        was freed. No kubelet had taken it up, so that it uses none."""
+        await off.add_volume("data")
+        await off.add_pod("db-0", claims=("data",))
+        await off.add_pod("tenants", mirror=True, claims=("none",), phase="Pending")
+        result = await off.freeing.delete_workload(await off.free())
+        assert (result.deleted_attachments, result.left.attachments) == (1, 0)
+
     async def test_the_claim_of_an_ephemeral_volume_is_traced(self, off: World) -> None:
         await off.add_volume("logs-scratch")
         pod = await off.add_pod("logs", owner="DaemonSet")
