@@ -199,6 +199,7 @@ PROBLEMS = {
     403: "the caller may not do that",
     404: "there is no such cluster, node, episode or report",
     409: "refused, with the reason",
+    413: "the body of the request is too long",
     422: "the request can't be read",
     502: "Temporal or a cluster's API has failed",
     503: "no answer: no worker runs, Temporal is away, or the cluster's objects are not read here",

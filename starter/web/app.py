@@ -18,6 +18,7 @@ from fastapi.responses import Response, StreamingResponse
 from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from starter.errors import RequestError, UnreadableError
 from starter.web import acts, api, checks, history, login, node, now, pages
@@ -39,6 +40,8 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
+MOST_BYTES = 1024 * 1024
+"""Of the body of a request; what is pasted into the page, and a command, are far shorter."""
 UNBUFFERED = {"Cache-Control": "no-store, no-transform", "X-Accel-Buffering": "no"}
 """For proxies: what is said in a stream is passed on as it comes. nginx keeps it back else, and whatever compresses does."""
 STRICTLY = "max-age=31536000"
@@ -64,11 +67,33 @@ def application(views: Views, keeper: Doorkeeper, sessions: Sessions | None = No
     app.add_api_route(f"{api.OF_CLUSTER}/events", events, methods=["GET"], response_class=StreamingResponse)
     for kind in (RequestError, HTTPException, RequestValidationError, UnreadableError):
         app.add_exception_handler(kind, _error_page)
+    app.add_middleware(_Bounded)
     if not app.state.keeper.login:
         # A foreign page with a name that is made to lead to the loopback does not get to read ours.
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=[*LOOPBACK, "[::1]"])
     app.middleware("http")(_with_headers)
     return app
+
+
+class _Bounded:
+    """Refuses a body that is too long, whatever its length is said to be: it would be held in memory as a whole."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """As ASGI asks an application."""
+        taken = 0
+
+        async def bounded() -> Message:
+            nonlocal taken
+            message = await receive()
+            taken += len(message.get("body", b""))
+            if taken > MOST_BYTES:
+                raise HTTPException(413, f"expected a body of at most {MOST_BYTES} bytes")
+            return message
+
+        await self._app(scope, bounded, send)
 
 
 async def _alive() -> Response:

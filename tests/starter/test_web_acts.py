@@ -26,7 +26,7 @@ from starter.handles.node_actions import Speaker
 from starter.output.models import CommandAnswer
 from starter.web import acts
 from starter.web.acts import CommandRequest
-from starter.web.app import serving
+from starter.web.app import MOST_BYTES, serving
 from starter.web.auth import COOKIE, LASTS, Sessions, TokenTooLongError
 from starter.web.views import Views
 from tests.starter.test_web_api import conforms
@@ -100,6 +100,23 @@ async def test_a_word_that_answers_carries_the_number_of_the_question_that_was_s
     assert answer in (await act(page, cluster, **said, question=7))["answer"]
     if word != "ack-off":
         await episode.abort(who="ann", reason="enough")
+
+
+async def test_a_body_that_is_too_long_is_not_held_in_memory(page: aiohttp.ClientSession, cluster: str) -> None:
+    """S41: of one with 300 MB, which a reader of the page may send, the process held 600; it ended by one that was longer. It is
+    refused before the whole of it was sent."""
+    sent = 0
+
+    async def endless() -> AsyncIterator[bytes]:
+        nonlocal sent
+        while sent < 64 * MOST_BYTES:
+            sent += MOST_BYTES // 16
+            yield b" " * (MOST_BYTES // 16)
+
+    json, path = {"Content-Type": "application/json"}, f"/api/v1/clusters/{cluster}/acts"
+    async with page.post(path, data=endless(), headers=json) as answer:
+        assert (answer.status, await answer.json()) == (413, {"error": f"expected a body of at most {MOST_BYTES} bytes"})
+    assert sent < 64 * MOST_BYTES
 
 
 async def test_looking_reads_the_devices_of_a_node_once_however_many_look(
