@@ -7,6 +7,7 @@ or a preservation, is theirs.
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
@@ -168,7 +169,9 @@ async def workflows(warden: Nodewarden, cluster: str) -> list[Leftover]:
     for run, kind in runs.items():
         node = run.removeprefix(episodes)
         command = "release" if kind == Kind.PRESERVATION else "abort"
-        left.append(Leftover(what=f"{kind} {run}", remove=f"nodewarden {command} {node} -c {cluster} --reason uninstalled"))
+        left.append(
+            Leftover(what=f"{kind} {run}", remove=f"nodewarden {command} {shlex.quote(node)} -c {cluster} --reason uninstalled")
+        )
     return left
 
 

@@ -19,6 +19,7 @@ from policy.objects.machines import MachineView, WorkloadCluster, of_control_pla
 from policy.objects.marks import is_marked, strange_mark
 from policy.objects.nodes import Condition, NodeView, being_updated
 from policy.objects.remediations import RemediationObject
+from policy.values.object_refs import is_object_name
 from policy.values.times import LATEST, RESOLUTION, format_duration, later, written
 
 
@@ -186,6 +187,14 @@ def _stated(condition: Condition) -> str:
 SICKNESS = {Health.UNHEALTHY: 0, Health.SOON: 1, Health.SKIPPED: 2, Health.HEALTHY: 3}
 MACHINE = "machine/"
 """Begins the name of a victim that is a Machine without a Node."""
+
+
+def is_target(name: str) -> bool:
+    """Whether a Node may have that name, or a Machine, as `machine/<namespace>/<name>`. It stands in commands that people copy,
+    so that nothing else may be in it (S41)."""
+    parts = name.removeprefix(MACHINE).split("/")
+    return len(parts) == 1 + name.startswith(MACHINE) and all(map(is_object_name, parts))
+
 
 NEVER = datetime.max.replace(tzinfo=UTC)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 COMPLETED_WITHIN = 2.0
 """Seconds, for all that is asked."""
+WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
+"""What a shell takes as it stands. Each client of Temporal may begin a workflow under an id that looks like an episode's, and the
+shell puts what is completed into the command line (S41)."""
 
 
 def complete_nodes(context: typer.Context, incomplete: str) -> list[str]:
@@ -67,7 +71,7 @@ def _completed(
         found = asyncio.run(within())
     except Exception:  # noqa: BLE001 - see the module: a half-typed command is no place for an error
         return []
-    return sorted(name for name in found if name.startswith(incomplete))
+    return sorted(name for name in found if name.startswith(incomplete) and WORD.fullmatch(name))
 
 
 async def _nodes(session: Session, settings: Settings) -> Sequence[str]:

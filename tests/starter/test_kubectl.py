@@ -8,6 +8,7 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
+from datetime import timedelta
 from importlib.metadata import version
 from pathlib import Path
 
@@ -15,8 +16,11 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from activities.contracts import search_attributes
+from policy.episode.messages import Kind, episode_id
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient
+from starter import uninstall
 from starter.cli import app
 from starter.client import Nodewarden
 from starter.commands import arguments
@@ -97,6 +101,30 @@ async def test_names_of_nodes_are_completed(
     assert await completed("--context", cluster, "abort", "") == ["node-2"]
     assert await completed("--context", cluster, "fence", "") == ["begin", "plan", "check", "node-1", "node-2"]
     assert await completed("stat") == ["status"]
+
+
+async def test_s41_no_name_is_completed_that_a_shell_would_obey(
+    kubeconfig: Path, warden: Nodewarden, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each client of Temporal may begin a workflow under such an id; TAB and Enter ran what was in it."""
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+    monkeypatch.setattr(arguments, "COMPLETED_WITHIN", 30)
+    about = search_attributes.of_episode(Kind.FENCING, cluster=cluster, node="x", reason="x")
+    for name in ("$(touch gotcha)", "--yes", "node-2;id", "node-7"):
+        await warden.client.start_workflow(
+            "Fencing",
+            {},
+            id=episode_id(cluster, name),
+            task_queue="mine",
+            search_attributes=about,
+            execution_timeout=timedelta(minutes=5),
+        )
+    async with asyncio.timeout(10):
+        while len(await warden.history.open(cluster)) < 4:
+            await asyncio.sleep(0.1)
+    assert await completed("--context", cluster, "abort", "") == ["node-7"]
+    found = await uninstall.workflows(warden, cluster)
+    assert f"nodewarden abort '$(touch gotcha)' -c {cluster} --reason uninstalled" in [each.remove for each in found]
 
 
 async def test_without_a_cluster_nothing_is_completed_and_nothing_said(

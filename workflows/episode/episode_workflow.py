@@ -14,9 +14,11 @@ from typing import Any, Protocol
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
+from policy.checks.verdict import is_target
 from policy.episode.advice import advice, ways
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Outcome, RecordEntry, SeenNode, episode_id
 from policy.episode.node_action import CIRCUIT_BREAKER, AcceptedCommand, NodeActionSpec, Verb, one_line, override_problem
+from policy.values.errors import shown
 from workflows.episode import commands
 from workflows.episode.attestation import (
     Command,
@@ -101,6 +103,8 @@ class EpisodeWorkflow:
                 f"expected an input with cluster and node, run under the workflow id {expected!r}; "
                 f"this one runs under {info.workflow_id!r}"
             )
+        if not is_target(request.node):
+            raise invalid_input(f"node: expected the name of a Node, or machine/<namespace>/<name>, got {shown(request.node)}")
         if request.state is not None and info.continued_run_id is None:
             raise invalid_input("expected nothing but a request: the state of an episode comes from its own earlier history")
         if request.state is None and info.continued_run_id is not None:
