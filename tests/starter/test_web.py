@@ -17,7 +17,7 @@ from activities.contracts.episode_start import TemporalUi
 from policy.checks.circuit_breakers import OpenReason
 from policy.checks.verdict import Health
 from policy.episode.messages import Kind, Phase, RecordEntry
-from policy.episode.modes import ClusterModes
+from policy.episode.modes import ClusterModes, ModeChanges
 from policy.episode.node_action import AcceptedCommand, Verb
 from policy.episode.permits import PermitRequest
 from policy.fence.device_check import DeviceReport, DeviceRow
@@ -93,6 +93,9 @@ class ScriptedWarden:
 
     def scanner(self, cluster: str) -> ScriptedWarden:
         return self
+
+    async def mode_changes(self) -> ModeChanges:
+        return ()
 
     async def ended_spells(self, cluster: str, **_: Any) -> SpellsThen:
         return SpellsThen(spells=tuple(each for each in self.spells if each.ended is not None))

@@ -15,9 +15,11 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from activities.episodes import EpisodeService
+from policy.episode.messages import FencingInput, episode_id
 from workers.configuration.process_settings import WorkerSettings
 from workers.interceptors.workflow_guards import ContinuationGuard
 from workers.worker import Serving, activities_of, build
+from workflows.definitions.episodes import Fencing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,3 +111,16 @@ async def test_nor_is_a_state_believed_of_who_has_it_begun_again_by_a_schedule(s
                 assert "there was none" in last.workflow_execution_failed_event_attributes.failure.message
         finally:
             await handle.terminate("the test is over")
+
+
+@pytest.mark.parametrize("node", ["$(id)", "node 7", "machine/shoot", "--yes", "node-7`id`", "machine/a/b/c"])
+async def test_s41_no_episode_is_of_a_name_that_no_node_has(server: WorkflowEnvironment, node: str) -> None:
+    """Its name stands in commands that people are shown, to be copied."""
+    queue, cluster = f"ours-{uuid.uuid4().hex}", f"c-{uuid.uuid4().hex[:8]}"
+    async with Worker(server.client, task_queue=queue, workflows=[Fencing], workflow_runner=UnsandboxedWorkflowRunner()):
+        wanted = FencingInput(cluster=cluster, node=node, reason="x", requester="ada", incident="i")
+        with pytest.raises(WorkflowFailureError) as refused:
+            await server.client.execute_workflow("Fencing", wanted, id=episode_id(cluster, node), task_queue=queue)
+    assert str(refused.value.cause).startswith(
+        "InvalidConfig: node: expected the name of a Node, or machine/<namespace>/<name>, got"
+    )
