@@ -64,7 +64,7 @@ PURE = (
         "difflib",
     ),
     *("decimal", "enum", "fnmatch", "fractions", "functools", "hashlib", "heapq", "ipaddress", "itertools", "json", "math"),
-    *("operator", "re", "string", "types", "typing"),
+    *("operator", "re", "shlex", "string", "types", "typing"),
 )
 """What of the standard library policy may use: what computes, never what looks at the world."""
 

@@ -6,6 +6,7 @@ person has stopped the scanner, the same places show that nothing scans the clus
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
@@ -96,7 +97,7 @@ def described(pauses: tuple[Pause, ...]) -> str:
     if not pauses:
         return ""
     name = bare_name(pauses[0].owner) if len(pauses) == 1 else "NAME"
-    command = f"nodewarden unpause --of {name if ' ' not in name else repr(name)}"
+    command = f"nodewarden unpause --of {shlex.quote(name)}"  # a person's own word, to be copied by another (S41)
     return f"{'; '.join(map(str, pauses))} (`{command}` ends {'it' if len(pauses) == 1 else 'one of them'})"
 
 

@@ -125,7 +125,7 @@ async def _made(connection: ClusterConnection, spec: NodeActionSpec) -> Attested
 async def hold_node(opening: Opening, cluster: str, node: str, *, reason: str) -> str:
     """Hold it until `resume`. Raises RefusedError where another person holds it, the cluster is not reached from here, or the
     caller may not write it; SilentError; NoSuchNodeError."""
-    command = f"kubectl annotate node {node} {HOLD_ANNOTATION}={shlex.quote(reason)}"
+    command = f"kubectl annotate node {shlex.quote(node)} {HOLD_ANNOTATION}={shlex.quote(reason)}"
     async with opening(cluster) as connection, _needs_rights(node, command):
         if connection is None:
             raise RefusedError(
@@ -141,7 +141,7 @@ async def hold_node(opening: Opening, cluster: str, node: str, *, reason: str) -
 async def resume_node(opening: Opening, cluster: str, node: str, *, of: str, missing: MissingError) -> str:
     """End that hold: the caller's own, or that of another person by name. Raises RefusedError where it is not that one's, and
     `missing` where there is none."""
-    command = f"kubectl annotate node {node} {HOLD_ANNOTATION}-"
+    command = f"kubectl annotate node {shlex.quote(node)} {HOLD_ANNOTATION}-"
     async with opening(cluster) as connection, _needs_rights(node, command):
         found = await _value(connection, node) if connection is not None else None
         if connection is None or found is None or not is_held(found):

@@ -6,6 +6,7 @@ The numbers are those of `policy/history/comparison.py`; here they only become s
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -162,7 +163,7 @@ def _of_armed(armed: ArmedTally) -> Iterator[str]:
         yield f"Not decided yet, as {day} have not passed since the repair: {armed.undecided}."
     yield f"Reboots: {armed.reboots}; after {armed.same_cause} of them the same reason came back within {day}."
     if armed.incidents:
-        yield f"Those that did not help: {', '.join(f'`nodewarden record {each}`' for each in armed.incidents)}."
+        yield f"Those that did not help: {', '.join(f'`nodewarden record {shlex.quote(each)}`' for each in armed.incidents)}."
 
 
 def _estimate(found: Estimate, needed: str, *, percent: bool = False) -> str:

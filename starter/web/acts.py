@@ -4,6 +4,7 @@ the end the routes, as pages and, under `/api/v1`, for programs."""
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -261,7 +262,7 @@ def _in_the_way(overview: Overview, verb: Verb) -> list[str]:
 def _command(episode: EpisodeStatus | None, verb: Verb, node: str) -> str:
     """As the open episode has it; of what needs none, its verb."""
     if verb in CONSEQUENCES:
-        return f"nodewarden {verb.value} {node}".strip()
+        return f"nodewarden {verb.value} {shlex.quote(node) if node else ''}".strip()
     return next((way.command for way in episode.ways if way.verb is verb), "") if episode is not None else ""
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -111,6 +112,7 @@ _FILTERS: dict[str, Any] = {
     "more_advice": lambda episode: episode.advice if episode.advice != advice(episode.ways) else "",
     "commands": _with_commands,
     "group_phrase": group_phrase,
+    "shell": shlex.quote,  # of a command that is shown to be copied, what a link or a caller has put into it (S41)
 }
 _GLOBALS: dict[str, Any] = {"only_if": ONLY_IF, "episode_id": episode_id, "scanner_id": scanner_id}
 _GLOBALS |= {

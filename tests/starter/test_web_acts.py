@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import html
 import re
 import secrets
 from collections.abc import AsyncIterator
@@ -14,6 +15,7 @@ import aiohttp
 import pytest
 from fastapi import Request
 from temporalio.client import Client
+from yarl import URL
 
 from activities.cluster.api.connection import ClusterConnection
 from policy.checks.fence_policies import PolicySource
@@ -100,6 +102,24 @@ async def test_a_word_that_answers_carries_the_number_of_the_question_that_was_s
     assert answer in (await act(page, cluster, **said, question=7))["answer"]
     if word != "ack-off":
         await episode.abort(who="ann", reason="enough")
+
+
+@pytest.mark.parametrize(
+    ("path", "command"),
+    [
+        ("history?node=%24(id)&since=24h", "history --since 24h --node '$(id)'"),
+        ("compare?check=%24(id)&since=24h", "compare '$(id)' --since 24h"),
+        ("nodes/%24(id)", "explain '$(id)'"),
+        ("acts/fence?node=%24(id)", "fence '$(id)'"),
+    ],
+)
+async def test_s41_what_a_link_says_is_one_word_of_the_command_that_is_shown(
+    page: aiohttp.ClientSession, cluster: str, path: str, command: str
+) -> None:
+    """Whoever followed such a link and copied the command ran what the link's author had put into it."""
+    async with page.get(URL(f"/c/{cluster}/{path}", encoded=True)) as answer:
+        shown = html.unescape(await answer.text())
+    assert (answer.status, f"nodewarden {command}" in shown) == (200, True)
 
 
 async def test_a_body_that_is_too_long_is_not_held_in_memory(page: aiohttp.ClientSession, cluster: str) -> None:

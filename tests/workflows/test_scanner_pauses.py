@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import AsyncMock
@@ -23,7 +23,7 @@ from policy.episode.messages import FencingInput
 from policy.episode.modes import MODE_CHANGES_MEMO, MODES_MEMO, ClusterModes, ModeChange, ModeChanges, ModeRule, mode_of
 from policy.episode.permits import PermitDecision, PermitQuestion, PermitQuestions
 from policy.preservation.preservation_index import PreservationNeed
-from policy.scan.pauses import PAUSES_MEMO, PauseEnd, Pauses
+from policy.scan.pauses import PAUSES_MEMO, Pause, PauseEnd, Pauses, described
 from policy.scan.scan_report import ScanReport
 from policy.values.mode import Mode
 from tests.workflows import contract
@@ -104,6 +104,12 @@ async def test_a_pause_ends_by_itself_when_its_time_is_over(env: WorkflowEnviron
         await let_pass(env, scan.handle, timedelta(minutes=1))
         await scan.has_opened(1)
         assert timedelta(0) <= await env.get_current_time() - until < timedelta(seconds=30)
+
+
+def test_s41_the_owner_of_a_pause_is_one_word_of_the_command_that_ends_it() -> None:
+    """A name is any text on one line, and another person copies the command."""
+    pause = Pause(who="x", owner="it's $(id) (identity not verified)", reason=WHY, since=datetime(2026, 11, 30, tzinfo=UTC))
+    assert """`nodewarden unpause --of 'it'"'"'s $(id)'` ends it""" in described((pause,))
 
 
 async def test_pauses_stack_and_the_cluster_goes_on_when_none_is_left(env: WorkflowEnvironment) -> None:
