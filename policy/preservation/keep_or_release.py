@@ -107,7 +107,7 @@ class PreservationDecision:
         if self.action is PreservationAction.TERMINATE or self.held.deleting:
             return MachinePhase.TERMINATING.value
         phase = self.held.phase
-        if phase is MachinePhase.FAILED and self.action is PreservationAction.STOP:
+        if phase is MachinePhase.FAILED and self.action is PreservationAction.STOP and self.recovered:
             phase = MachinePhase.RUNNING
         return f"{phase.value}:Preserved" if self.preserved else phase.value
 
@@ -147,6 +147,49 @@ def within_mode(decision: PreservationDecision, mode: Mode) -> PreservationDecis
         decision = replace(decision, action=kept, drain_waits=True)
     by_person, _ = isolation_asked(held.on_node, held.annotations if held.machine else {}, pool=False)
     return decision if by_person else replace(decision, isolate=False)
+
+
+def for_its_pool(decision: PreservationDecision, mode: Mode, why: str, now: datetime) -> PreservationDecision:
+    """What comes of it in this mode, where no person says more than the annotations (S52): in observe a pool begins to keep none,
+    and only in repair a machine is let go since the cap has fallen, or given up. why: the mode, in words."""
+    if mode is Mode.REPAIR:
+        return decision
+    if decision.begins_for_pool and mode is Mode.OBSERVE:
+        return left_alone(decision, f"it is not kept for its pool: {why}")
+    if decision.automatic is Automatic.RELEASED and decision.held.expiry is not None:
+        decision = decide(decision.held, now=now, timeout=decision.held.expiry - now)
+    limited = within_mode(decision, mode)
+    if limited != decision:
+        limited = replace(limited, reason=f"{limited.reason}; {not_yet(limited, why)}")
+    if limited.action is PreservationAction.TERMINATE and limited.ended:
+        reason = f"{limited.reason}; {not_given_up(why)}"
+        return replace(limited, action=PreservationAction.STOP, reason=reason)
+    return limited
+
+
+def not_yet(limited: PreservationDecision, why: str) -> str:
+    """What its pool wants done to a kept machine, and waits for its mode."""
+    return f"it is not {'drained' if limited.drain_waits else 'cut off'}: {why}"
+
+
+def not_given_up(why: str) -> str:
+    """Of a machine that has failed, and is kept no longer."""
+    return f"its Machine is not given up: {why}"
+
+
+def left_alone(decision: PreservationDecision, reason: str) -> PreservationDecision:
+    """Of a machine that is not kept: nothing is written for it, and it is not given up."""
+    alone = Request(intent=Intent.NONE)
+    return replace(
+        decision,
+        intent=alone.intent,
+        request=alone,
+        action=PreservationAction.NONE,
+        reason=reason,
+        preserved=False,
+        expiry=None,
+        isolate=False,
+    )
 
 
 class _Deciding:

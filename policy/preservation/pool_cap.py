@@ -105,6 +105,18 @@ def is_automatic(machine: Held) -> bool:
     return request.intent is Intent.NONE and machine.expiry is not None and machine.condition_reason == BY_US
 
 
+NOT_WELL = "its Node is not well yet, though nothing calls it unhealthy any more"
+
+
+def until_well(machine: Held) -> Held:
+    """A machine that a pool keeps has failed for as long as its Node is not well: a check that is gone, or starts its time again,
+    makes none well, and it would be kept twice for one failure (S25)."""
+    kept = machine.expiry is not None and machine.node is not None and is_automatic(machine)
+    if not kept or machine.failed or machine.well:
+        return machine
+    return replace(machine, failed=NOT_WELL, phase=MachinePhase.FAILED)
+
+
 def _is_candidate(machine: Held) -> bool:
     """Whether it has failed, is not annotated in any way (`false` is a way), has not been preserved for this failure before
     (S25), and is in no episode of ours: what an episode has begun with it goes on, and takes no place meanwhile."""

@@ -35,11 +35,11 @@ from policy.preservation.pool_cap import (
     DeploymentPool,
     Queue,
     deployment_name,
-    is_automatic,
     key_of_controller,
     labels_of,
     part_of,
     survey,
+    until_well,
 )
 from policy.preservation.requests import DEFAULT_SETTLE_TIME, LAST_APPLIED_ANNOTATION, Intent, Pool
 from policy.values.agenda import Agenda
@@ -78,8 +78,6 @@ PoolMode = Callable[[str, bool], Mode]
 
 MAXIMUM_PRESERVATIONS = 50
 """The most needs in one report."""
-
-NOT_WELL = "its Node is not well yet, though nothing calls it unhealthy any more"
 
 ON_NODE = frozenset({PRESERVE_ANNOTATION, EXPIRY_ANNOTATION, SCALE_DOWN_DISABLED_OURS, ENDED_ANNOTATION})
 ON_MACHINE = frozenset({PRESERVE_ANNOTATION, EXPIRY_ANNOTATION, LAST_APPLIED_ANNOTATION, ENDED_ANNOTATION, PRIORITY_OURS})
@@ -426,9 +424,8 @@ class PreservationIndex:
             failed_at = entry.failed_at
         if not held.failed and (words := unhealthy(held.victim)):
             return replace(held, failed=words, phase=MachinePhase.FAILED, failed_at=called_at)
-        if not held.failed and held.node is not None and not held.well and held.expiry is not None and is_automatic(held):
-            # A check that is gone, or starts its time again, makes no machine well: it would be kept twice for one failure (S25).
-            return replace(held, failed=NOT_WELL, phase=MachinePhase.FAILED)
+        if (kept := until_well(held)) is not held:
+            return kept
         settling = failed_at is not None and now < later(failed_at, self._settle(key))
         if settling and held.expiry is None:
             # Not yet: an annotation written at the moment of the failure takes precedence.

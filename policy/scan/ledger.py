@@ -23,7 +23,7 @@ from policy.checks.inventory import Inventory, StrangeNodes, TargetToJudge
 from policy.checks.rules import Rules, rules_of
 from policy.checks.verdict import HEALTHY, MACHINE, Health, JudgedTarget, Standing
 from policy.episode.fencing_requests import FencingRequest
-from policy.episode.modes import REPAIRS, ClusterModes, mode_of, mode_under
+from policy.episode.modes import REPAIRS, ClusterModes, ModeAnswer, mode_of, mode_under
 from policy.episode.notices import KnownNode
 from policy.objects.machines import MachineView, WorkloadCluster
 from policy.objects.nodes import NodeView, Surroundings
@@ -172,11 +172,15 @@ class Ledger:
 
     def mode_for_pool(self, name: str, called: bool) -> Mode:
         """See `PoolMode`."""
+        return self.mode_of_pool(name, called).mode
+
+    def mode_of_pool(self, name: str, called: bool) -> ModeAnswer:
+        """The same with what sets it."""
         target = self._inventory.nodes.get(name)
         labels = target.node.labels if target is not None and target.node is not None else None
         verdicts = [each for target in self._named(name) for each in target.verdicts.items()] if called else []
         checks = {key: self._checks[key].mode for key, verdict in verdicts if verdict.health is not Health.HEALTHY}
-        return mode_under(self._modes, name, labels, checks).mode
+        return mode_under(self._modes, name, labels, checks)
 
     # Objects --------------------------------------------------------------------------------------------------------
 

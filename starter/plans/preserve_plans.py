@@ -25,13 +25,24 @@ from policy.checks.verdict import Health
 from policy.objects.machines import MachineView
 from policy.objects.nodes import NodeView
 from policy.preservation import requests as pool_objects
-from policy.preservation.keep_or_release import PreservationDecision
+from policy.preservation.keep_or_release import PreservationDecision, for_its_pool
 from policy.preservation.machine_snapshot import Held, MachinePhase
-from policy.preservation.pool_cap import DeploymentPool, PoolSurvey, Queue, Survey, deployment_name, key_of_controller, survey
+from policy.preservation.pool_cap import (
+    NOT_WELL,
+    DeploymentPool,
+    PoolSurvey,
+    Queue,
+    Survey,
+    deployment_name,
+    key_of_controller,
+    survey,
+    until_well,
+)
 from policy.preservation.requests import Pool
 from policy.scan.evaluation import evaluate
 from policy.values.errors import PolicyError
 from policy.values.machine_apis import MACHINE_APIS, MCM, MachineApi, machine_api
+from policy.values.mode import Mode
 from policy.values.times import written
 from starter.output.evaluation import described
 from starter.output.models import AllPools, MachinePlan, PoolPlan, PreservePlanAnswer
@@ -78,12 +89,22 @@ def planned(manifests: Iterable[Manifest | Unreadable], now: datetime) -> Preser
     errors += [described(mistake) for mistake in checks.mistakes]
     blocked = "a pool's configuration can't be used" if world.bad_pools else ""
     unhealthy, failing = _unhealthy(checks), checks.ledger.failing(now)
-    # With the moment since which a check calls it unhealthy that may act on it.
-    machines = [replace(held, failed_at=failing.get(held.victim)) for held in _machines(world, unhealthy)]
-    verdicts = set(unhealthy.values())
-    queue = Queue(barred={held.key for held in machines if held.failed in verdicts and held.victim not in failing})
+    machines = [_called_since(held, unhealthy, failing) for held in _machines(world, unhealthy)]
+    called = {*unhealthy.values(), NOT_WELL, ""}
+    modes = {held.key: checks.ledger.mode_of_pool(held.victim, held.failed in called) for held in machines}
+    barred = {held.key for held in machines if held.failed in unhealthy.values() and held.victim not in failing}
+    barred |= {key for key, answer in modes.items() if answer.mode is Mode.OBSERVE}
+    queue = Queue(barred=barred)
     found_all = survey(machines, world.pools, world.deployments.values(), now=now, blocked=blocked, queue=queue)
-    return PreservePlan(survey=found_all, errors=tuple(dict.fromkeys(errors)))
+    decisions = tuple(
+        for_its_pool(each, modes[each.held.key].mode, str(modes[each.held.key]), now) for each in found_all.decisions
+    )
+    return PreservePlan(survey=replace(found_all, decisions=decisions), errors=tuple(dict.fromkeys(errors)))
+
+
+def _called_since(held: Held, unhealthy: Mapping[str, str], failing: Mapping[str, datetime | None]) -> Held:
+    """With the moment since which a check that may act on it calls it unhealthy, where nothing else says that it has failed."""
+    return replace(held, failed_at=failing.get(held.victim)) if held.failed in unhealthy.values() else held
 
 
 def as_model(plan: PreservePlan) -> PreservePlanAnswer:
@@ -229,5 +250,5 @@ def _machines(world: _World, unhealthy: Mapping[str, str]) -> list[Held]:
 
 def _called_failed(held: Held, said: str | None) -> Held:
     if said is None or held.failed:
-        return held
+        return until_well(held)
     return replace(held, failed=said, phase=MachinePhase.FAILED)

@@ -29,7 +29,7 @@ from policy.episode.messages import Kind, Need, NeedKind, Pinned
 from policy.episode.node_action import Verb
 from policy.objects.machines import of_control_plane
 from policy.objects.marks import TERMINATING_ANNOTATION, claim_of
-from policy.preservation.keep_or_release import keeps
+from policy.preservation.keep_or_release import keeps, not_given_up
 from policy.values.mode import Mode
 
 
@@ -186,4 +186,4 @@ async def beyond_mode(served: ServedCluster, permits: GrantedPermits, sight: Pre
     mode, unread = await mode_now(served, permits, name)
     if mode is None:
         raise failure(ErrorType.NOT_LICENSED, f"{name} is not given up: {unread}")
-    return "" if mode.mode is Mode.REPAIR else f"its Machine is not given up: {mode}"
+    return "" if mode.mode is Mode.REPAIR else not_given_up(str(mode))

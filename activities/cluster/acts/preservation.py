@@ -48,10 +48,12 @@ from policy.preservation.keep_or_release import (
     PreservedCondition,
     decide,
     effects,
+    left_alone,
+    not_yet,
     within_mode,
 )
 from policy.preservation.machine_snapshot import CONDITION, EXPIRY_ANNOTATION, TAINT, Held, Isolation
-from policy.preservation.requests import ISOLATE_ANNOTATION, PRESERVE_FOR_ANNOTATION, Intent, Pool, Request
+from policy.preservation.requests import ISOLATE_ANNOTATION, PRESERVE_FOR_ANNOTATION, Intent, Pool
 from policy.values.display_text import visible
 from policy.values.errors import no_such_target
 from policy.values.machine_apis import MCM, machine_api
@@ -196,7 +198,7 @@ class ClusterPreservation(ClusterActivities, PreservationActivities):
         let_go = decision.automatic is Automatic.SELECTED and without.action is PreservationAction.TERMINATE
         if off is not None and (let_go or decision.begins_for_pool):
             if off.rule == MODE:
-                return _left_alone(without, f"it is not kept for its pool: {off.reason}")
+                return left_alone(without, f"it is not kept for its pool: {off.reason}")
             raise failure(ErrorType.NOT_LICENSED, f"{decision.held.name} is not kept for its pool: {off.reason}")
         return without
 
@@ -209,8 +211,7 @@ class ClusterPreservation(ClusterActivities, PreservationActivities):
         limited = within_mode(decision, mode.mode if mode is not None else Mode.OBSERVE)
         if limited == decision:
             return decision
-        waits = "drained" if limited.drain_waits else "cut off"
-        return replace(limited, reason=f"{limited.reason}; it is not {waits}: {mode or unread}")
+        return replace(limited, reason=f"{limited.reason}; {not_yet(limited, str(mode or unread))}")
 
     async def _gone(self, sight: PreservedMachine, request: HoldRequest, hold: Hold) -> Hold:
         """The one that was kept is not there any more, and others have seen to that; a Node alone may be another by now."""
@@ -291,21 +292,6 @@ class ClusterPreservation(ClusterActivities, PreservationActivities):
 
 
 # Small things ---------------------------------------------------------------------------------------------------------
-
-
-def _left_alone(decision: PreservationDecision, reason: str) -> PreservationDecision:
-    """Of a machine that is not kept: nothing is written for it, and it is not given up."""
-    alone = Request(intent=Intent.NONE)
-    return replace(
-        decision,
-        intent=alone.intent,
-        request=alone,
-        action=PreservationAction.NONE,
-        reason=reason,
-        preserved=False,
-        expiry=None,
-        isolate=False,
-    )
 
 
 def _another(sight: PreservedMachine, request: HoldRequest) -> str:

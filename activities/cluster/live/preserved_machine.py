@@ -54,8 +54,15 @@ from policy.objects.machines import MachineView, taken_name
 from policy.objects.nodes import NodeView
 from policy.preservation.keep_or_release import Automatic, Overridden, Override, WantedReplicas, overridden_by
 from policy.preservation.machine_snapshot import EXPIRY_ANNOTATION, Held, MachinePhase
-from policy.preservation.pool_cap import DeploymentPool, deployment_name, is_automatic, key_of_controller, labels_of, survey
-from policy.preservation.preservation_index import NOT_WELL
+from policy.preservation.pool_cap import (
+    DeploymentPool,
+    deployment_name,
+    is_automatic,
+    key_of_controller,
+    labels_of,
+    survey,
+    until_well,
+)
 from policy.preservation.requests import DEFAULT_TIMEOUT, Pool, read_policy
 from policy.values.errors import PolicyError
 from policy.values.machine_apis import MACHINE_APIS, MCM
@@ -277,8 +284,7 @@ async def called_unhealthy(
                 checks[check.ref.key] = check.mode
             if found.health is Health.UNHEALTHY:
                 words = words or f"{check.ref.key} calls it unhealthy: {found.reason}"
-    kept = held.node is not None and held.expiry is not None and is_automatic(held)
-    return words or (NOT_WELL if kept and not held.well else ""), checks
+    return words or until_well(held).failed, checks
 
 
 async def _as_called(connections: Readers, held: Held, machine: MachineView | None, now: datetime) -> Held:
