@@ -257,6 +257,7 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
             incident=status.incident,
             kind=status.kind,
             parked=status.phase is Phase.NEEDS_HUMAN,
+            phase=status.phase,
             permit=status.permit,
             started=status.started,
             control_plane=status.control_plane,

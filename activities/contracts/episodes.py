@@ -11,7 +11,7 @@ from enum import StrEnum
 from temporalio import activity
 
 from activities.contracts import ActivityContract
-from policy.episode.messages import FencingInput, Kind, RemediationInput, SeenNode
+from policy.episode.messages import FencingInput, Kind, Phase, RemediationInput, SeenNode
 from policy.episode.modes import ClusterModes, ModeChanges
 from policy.episode.permits import PermitAnswer, PermitRequest, PortionAnswer, PortionRequest
 from policy.history.spells import ScannerSpells
@@ -81,8 +81,8 @@ class EpisodeDescription:
     """What the server says of `episode/<cluster>/<node>`. `open` False with `known` True: it has closed.
 
     incident: "" where neither the episode nor its memo says, `foreign <type>` for a workflow under that id that is none of ours.
-    control_plane, node_uid, provider_id, override, by_person: what the episode itself says; None and nothing where it has not
-    said yet.
+    phase, control_plane, node_uid, provider_id, override, by_person: what the episode itself says; None and nothing where it has
+    not said yet.
     """
 
     node: str
@@ -93,6 +93,7 @@ class EpisodeDescription:
     incident: str = ""
     kind: Kind = Kind.FENCING
     parked: bool = False
+    phase: Phase | None = None
     permit: bool = False
     started: datetime | None = None
     ended: datetime | None = None

@@ -1,7 +1,7 @@
 """A question or a command to a workflow: its answer, or why there is none, as a typed error.
 
 There is no answer where no worker runs, or where the worker fails on it: a workflow task that fails is tried again for ever,
-and the workflow looks as if it ran. The commonest cause is a history that another version of our code has written.
+and the workflow looks as if it ran. The commonest cause is a history that the worker's build can't replay.
 """
 
 from __future__ import annotations
@@ -42,6 +42,9 @@ ASK_AGAIN = timedelta(milliseconds=100)
 _NO_ANSWER = {RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED, RPCStatusCode.FAILED_PRECONDITION}
 
 NEWEST_EVENTS = 50
+
+CANNOT_REPLAY = "stuck: the worker can't replay its history"
+"""What is known of it; which of two causes it is can't be seen. Scanners and checks of devices end by themselves then."""
 
 UNDECODED = (ValueError, LookupError, RuntimeError, TypeError, SettingsError)
 """What decoding raises for what no version of ours wrote, and for what was encrypted with an unknown key."""
@@ -143,19 +146,22 @@ async def why_silent(client: Client, workflow_id: str, what: str) -> str:
     failure = await task_failure(client, workflow_id)
     if failure is None:
         return f"{what}: no answer within {ANSWER_WITHIN.total_seconds():.0f} s; does a worker run? (nodewarden worker)"
-    if failure.other_code:
+    if failure.cannot_replay:
         return (
-            f"{what}: stuck, its history was written by another version of nodewarden: run that version's worker, or terminate it"
+            f"{what}: {CANNOT_REPLAY}, either since another version of nodewarden wrote it, or by a fault of Temporal's SDK "
+            f"(temporalio/sdk-python#1591): run the worker of the version that began it; where that is the one that runs, "
+            f"`temporal workflow terminate --workflow-id {workflow_id} --reason …`: it undoes nothing, and the next "
+            f"one takes over what is left"
         )
     return f"{what}: stuck, the worker fails on it: {failure.message}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskFailure:
-    """The last workflow task failed. `other_code`: because the history does not fit the code that reads it."""
+    """The last workflow task failed. `cannot_replay`: because the history does not fit the code that reads it."""
 
     message: str
-    other_code: bool
+    cannot_replay: bool
 
 
 async def task_failure(client: Client, workflow_id: str) -> TaskFailure | None:
@@ -176,7 +182,7 @@ async def task_failure(client: Client, workflow_id: str) -> TaskFailure | None:
             attributes = event.workflow_task_failed_event_attributes
             cause = WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_NON_DETERMINISTIC_ERROR
             error = await client.data_converter.decode_failure(attributes.failure)
-            return TaskFailure(message=" ".join(_message(error).split())[:200], other_code=attributes.cause == cause)
+            return TaskFailure(message=" ".join(_message(error).split())[:200], cannot_replay=attributes.cause == cause)
     return None
 
 

@@ -382,6 +382,7 @@ class DeviceCheckHandle:
             "id": self.workflow_id,
             "task_queue": WORKFLOW_QUEUE,
             "id_conflict_policy": WorkflowIDConflictPolicy.USE_EXISTING,
+            "retry_policy": ANEW,
             "static_summary": summary,
             "search_attributes": TypedSearchAttributes(
                 [

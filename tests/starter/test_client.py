@@ -18,7 +18,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Worker
 
 from activities.temporal_clients import ObservationStarter
-from policy.episode.messages import FencingInput, NeedKind, Outcome, Phase, scanner_id
+from policy.episode.messages import FencingInput, NeedKind, Outcome, Phase, device_check_id, scanner_id
 from policy.history.spells import OBSERVATION, Ending, NodeDays, ObservationRecord, Spell
 from policy.values.display_text import STAND_IN
 from policy.values.mode import Mode
@@ -35,9 +35,11 @@ from tests.workers.server import SILENT
 from workers.configuration.settings import load
 from workers.errors import OLD_MOMENT
 from workers.temporal_namespace import holder
+from workflows.definitions.device_check import DeviceCheck
 from workflows.definitions.episodes import RecordedObservation
 from workflows.definitions.scanner import HealthScanner
 from workflows.kit import options
+from workflows.kit.messages import DeviceCheckInput
 from workflows.kit.options import WORKFLOW_QUEUE
 from workflows.scanner.state import ScannerInput
 from workflows.scanner.story import NOT_TAKEN_OVER
@@ -268,10 +270,12 @@ async def stuck(client: Client, cluster: str, outdated: str, monkeypatch: pytest
 
 
 @pytest.mark.usefixtures("stuck")
-async def test_what_is_stuck_on_another_versions_history_says_so(warden: Nodewarden, cluster: str) -> None:
-    """It is told from a missing worker."""
-    with pytest.raises(SilentError, match="its history was written by another version of nodewarden"):
+async def test_what_is_stuck_on_a_history_that_can_t_be_replayed_says_so(warden: Nodewarden, cluster: str) -> None:
+    """It is told from a missing worker, and not blamed on another version alone."""
+    with pytest.raises(SilentError, match=calls.CANNOT_REPLAY) as silent:
         await warden.scanner_status(cluster)
+    assert "either since another version of nodewarden wrote it, or by a fault of Temporal's SDK" in str(silent.value)
+    assert f"terminate --workflow-id scanner/{cluster} " in str(silent.value)
 
 
 async def test_a_scanner_whose_history_no_worker_can_replay_is_replaced_by_itself(server: str, cluster: str) -> None:
@@ -290,6 +294,42 @@ async def test_a_scanner_whose_history_no_worker_can_replay_is_replaced_by_itsel
             assert ended.status is WorkflowExecutionStatus.FAILED
             assert (await warden.scanner_status(cluster)).problem == NOT_TAKEN_OVER
             assert not (await warden.start_scanner(cluster)).started
+
+
+@workflow.defn(name="DeviceCheck", sandboxed=False)
+class OtherCheck:
+    """A check of devices that began otherwise."""
+
+    @workflow.run
+    async def run(self, request: DeviceCheckInput) -> None:
+        await workflow.execute_activity("unknown", start_to_close_timeout=timedelta(hours=1))
+
+    @workflow.signal
+    def repeat(self, every: timedelta) -> None:
+        """It is set already."""
+
+
+async def test_a_check_of_devices_whose_history_no_worker_can_replay_is_replaced_by_itself(server: str, cluster: str) -> None:
+    """S39, S40: else no device would be looked at any more, and no look would learn which are shared."""
+    every = timedelta(minutes=40)
+    async with Nodewarden.connect(load(), address=server, namespace=SILENT) as warden:
+        async with Worker(warden.client, task_queue=WORKFLOW_QUEUE, workflows=[OtherCheck]):
+            await warden.device_check(cluster).repeat(every)
+            check = warden.client.get_workflow_handle(device_check_id(cluster))
+            first = warden.client.get_workflow_handle(check.id, run_id=(await check.describe()).run_id)
+            begun = "activity_task_scheduled_event_attributes"
+            while not [each async for each in first.fetch_history_events() if each.HasField(begun)]:
+                await asyncio.sleep(0.05)
+        async with Worker(warden.client, task_queue=WORKFLOW_QUEUE, workflows=[DeviceCheck]):
+            await first.signal("build_changed")
+            while (ended := await first.describe()).status is WorkflowExecutionStatus.RUNNING:
+                await asyncio.sleep(0.05)
+            assert ended.status is WorkflowExecutionStatus.FAILED
+            assert await warden.device_check(cluster).last_report() is None, "one runs, and answers"
+            started = (await anext(check.fetch_history_events())).workflow_execution_started_event_attributes
+            (request,) = await warden.client.data_converter.decode(started.input.payloads, [DeviceCheckInput])
+            assert request.every == every
+            await check.terminate("the test is over")
 
 
 async def test_a_scanner_without_a_worker_is_not_replaced(server: str, cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -386,8 +386,31 @@ async def test_s40_where_a_credential_may_go_is_learnt_once_and_then_admitted_by
         assert await claims.hosts(check.cluster) == {secret: ("10.0.0.7",)}
         await check.asked("node-1", admit=True)
         assert await claims.hosts(check.cluster) == {secret: ("10.0.0.7", "10.6.6.6")}
+        devices.allow(3)
+        async with asyncio.timeout(10):  # a run that replaces it knows it
+            while (await begun_with(check)).memory.hosts != {secret: ("10.0.0.7", "10.6.6.6")}:
+                await asyncio.sleep(0.02)
         assert (await check.stopped()).memory.hosts == {secret: ("10.0.0.7", "10.6.6.6")}
         assert await DeviceCheckClient(env.client).hosts("a-cluster-without-one") == {}
+
+
+async def begun_with(check: Check) -> DeviceCheckInput:
+    """What a run begins with that replaces this one."""
+    begun = await anext(check.handle.fetch_history_events())
+    payloads = begun.workflow_execution_started_event_attributes.input.payloads
+    (request,) = await check.client.data_converter.decode(payloads, [DeviceCheckInput])
+    return request
+
+
+async def test_the_interval_that_people_set_begins_a_history(env: WorkflowEnvironment) -> None:
+    """A run whose history no code can replay is replaced by one that begins with the same."""
+    async with checking(env, Devices()) as check:
+        await check.start(every=HOUR)
+        await check.handle.signal(DeviceCheck.repeat, HOUR / 2)
+        async with asyncio.timeout(10):
+            while (await begun_with(check)).every == HOUR:
+                await asyncio.sleep(0.02)
+        assert (await begun_with(check)).every == HOUR / 2
 
 
 async def test_many_devices_are_read_a_few_at_a_time_at_each_site(env: WorkflowEnvironment) -> None:

@@ -126,6 +126,22 @@ def test_what_people_have_said_outlives_a_history_that_no_code_replays(command: 
         assert fleet.scanner is not None
 
 
+def test_a_scanner_that_replaces_one_that_failed_believes_no_state_that_it_is_given() -> None:
+    """S42, S44: who wrote it is no more to be seen; it finds the open episodes anew, as one that replaces a terminated one."""
+    fleet = Fleet(1, nodes=4, cap=1, setting=Mode.REPAIR, perils=Perils())
+    with fleet.clockwork as clockwork:
+        fleet.start()
+        _pass(fleet, 20)
+        assert fleet.scanner is not None
+        fleet.scanner.suggests_rolling = True
+        _pass(fleet, 120)
+        before = fleet.scanner.query("status").scans
+        anew = clockwork.retry(fleet.scanner)
+        _pass(fleet, 0.2)
+        assert before > 2 > anew.query("status").scans
+        assert anew.query("status").started > fleet.begun + timedelta(seconds=100)
+
+
 SAID: dict[str, tuple[str, Any]] = {
     "pause": ("pause", PauseRequest(who="ada", reason="drawn")),
     "set_mode": ("set_mode", ModeRequest(who="ada", reason="drawn", mode="observe")),

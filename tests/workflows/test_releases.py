@@ -10,7 +10,7 @@ import pytest
 from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts.episodes import EpisodeDescription
-from policy.episode.messages import FencingInput
+from policy.episode.messages import FencingInput, Phase
 from policy.episode.permits import PermitDecision, PermitState, Release
 from tests.workflows.scanner_run import Scan, ScriptedCluster, report, scanning
 from tests.workflows.surroundings import eventually, let_pass
@@ -59,6 +59,24 @@ async def test_s14_what_a_stranger_says_in_an_episodes_name_frees_no_permit(
         assert len(world.opened) == 1
         await scan.release(first)
         await scan.has_opened(2)
+
+
+@pytest.mark.parametrize("said", HOW[:3], ids=["recovered", "aborted", "parked"])
+async def test_s14_an_episode_that_is_held_has_not_ended(env: WorkflowEnvironment, said: dict[str, Any]) -> None:
+    """It holds no permit, and its node."""
+    world = ScriptedCluster(report("node-1"))
+    async with scanning(env, world) as scan:
+        await scan.has_opened(1)
+        (first,) = world.opened
+        world.known[first.node] = holding(first, permit=False, phase=Phase.RUNNING)
+        await forge(scan, first.node, first.incident, held=True)
+        await scan.until(lambda status: [each.state for each in status.permits] == [PermitState.PARKED])
+        await forge(scan, first.node, first.incident, **said)
+        await came(scan)
+        await let_pass(env, scan.handle, CONFIRMED_WITHIN)
+        status = await scan.until(lambda status: bool(status.permits))
+        assert [(each.incident, each.state) for each in status.permits] == [(first.incident, PermitState.PARKED)]
+        assert (status.held_off, world.requests[-1].need_person) == ((), 0)
 
 
 async def test_s14_a_release_waits_until_it_is_known_what_became_of_opening_its_episode(env: WorkflowEnvironment) -> None:

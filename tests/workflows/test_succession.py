@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
+from datetime import timedelta
 
 import pytest
 from temporalio import workflow
 from temporalio.client import WorkflowContinuedAsNewError, WorkflowFailureError
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
@@ -20,6 +23,7 @@ from workers.configuration.process_settings import WorkerSettings
 from workers.interceptors.workflow_guards import ContinuationGuard
 from workers.worker import Serving, activities_of, build
 from workflows.definitions.episodes import Fencing
+from workflows.kit import continuation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,3 +128,50 @@ async def test_s41_no_episode_is_of_a_name_that_no_node_has(server: WorkflowEnvi
     assert str(refused.value.cause).startswith(
         "InvalidConfig: node: expected the name of a Node, or machine/<namespace>/<name>, got"
     )
+
+
+class _Failing:
+    @workflow.run
+    async def run(self, request: Request) -> str:
+        """The state that is believed."""
+        if request.state is None:
+            workflow.continue_as_new(Request(state="as it was"))
+        if workflow.info().attempt == 1:
+            raise ApplicationError("no code can replay it")
+        return str(continuation.carried(request.state))
+
+
+@workflow.defn(name="HealthScanner", sandboxed=False)
+class FailingScanner(_Failing):
+    """It begins anew."""
+
+    @workflow.run
+    async def run(self, request: Request) -> str:
+        """The same."""
+        return await super().run(request)
+
+
+@workflow.defn(name="Fencing", sandboxed=False)
+class FailingEpisode(_Failing):
+    """It would act on the state."""
+
+    @workflow.run
+    async def run(self, request: Request) -> str:
+        """The same."""
+        return await super().run(request)
+
+
+async def test_a_run_that_replaces_one_that_failed_believes_no_state(server: WorkflowEnvironment) -> None:
+    """S42, S44: a scanner whose history can't be replayed is replaced also after continue-as-new, and begins anew; no other kind
+    of run begins at all. A caller can have its own run fail, with a state that no run of ours has left."""
+    queue, client = f"ours-{uuid.uuid4().hex}", server.client
+    service = EpisodeService(client, task_queue=queue, holder=unused)
+    serving = Serving(queue=queue, workflows=[FailingScanner, FailingEpisode], activities=activities_of(service))
+    again = RetryPolicy(initial_interval=timedelta(milliseconds=10))
+    async with build(client, serving, WorkerSettings()):
+        common = {"task_queue": queue, "retry_policy": again, "result_type": str}
+        found = await client.execute_workflow("HealthScanner", Request(), id=f"scanner-{queue}", **common)
+        assert found == "None"
+        with pytest.raises(WorkflowFailureError) as refused:
+            await client.execute_workflow("Fencing", Request(), id=f"episode-{queue}", **common)
+        assert "there was none" in str(refused.value.cause)

@@ -23,7 +23,7 @@ from temporalio.worker import (
 from activities.contracts.episodes import EpisodeActivities, FormerRun
 from activities.errors import ErrorType
 from policy.episode.messages import EpisodeInput, EpisodeResult, Outcome
-from workflows.kit import options
+from workflows.kit import continuation, options
 from workflows.kit.messages import OperatorCommand
 
 REFUSED = (
@@ -101,9 +101,14 @@ class _Continued(WorkflowInboundInterceptor):
     types: Collection[str] = ()
 
     async def execute_workflow(self, input: ExecuteWorkflowInput) -> Any:  # noqa: A002 - the SDK's name
-        if any(getattr(each, "state", None) is not None for each in input.args) and workflow.patched(FORMER_RUN_ASKED):
+        has_state = any(getattr(each, "state", None) is not None for each in input.args)
+        if has_state and not self._believes_none() and workflow.patched(FORMER_RUN_ASKED):
             await _despite_cancellation(asyncio.create_task(self._require_former_run()))
         return await super().execute_workflow(input)
+
+    @staticmethod
+    def _believes_none() -> bool:
+        return continuation.is_retry() and workflow.info().workflow_type in continuation.BEGIN_ANEW
 
     async def _require_former_run(self) -> None:
         info = workflow.info()

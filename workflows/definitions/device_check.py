@@ -8,6 +8,10 @@ Nodes are read page by page. Where there is more than one, each is a child workf
 answers, some 1.4 KB for a device, stay in the child's history, so that the size of a cluster ends no check (Temporal ends a
 history of 50 MB). What all pages together say, whether a device is another node's, too (S39), is found here.
 
+A history that its code can't replay, of another build or by a fault of the SDK (see `workflows/definitions/scanner.py`), ends the
+run, and Temporal starts the next with what that history began with. So what people have set begins a history: the interval, and
+where a credential may go. Only what was read is lost, which the next check reads again.
+
 What a reading means is `policy/fence/device_check.py`. `nodewarden scan start` starts it, with the scanner; and so does
 `nodewarden fence check` where none runs, for as long as a question is open.
 """
@@ -88,8 +92,11 @@ HISTORY_LIMIT = 500
 """Compared before each check by the clock; that of a large cluster adds nine events for a page."""
 SHOWN_PROBLEMS = 20
 
+BEGINS_A_HISTORY = "what people set begins a history"
+"""Marks the histories in which it does."""
 
-@workflow.defn(name="DeviceCheck")
+
+@workflow.defn(name="DeviceCheck", failure_exception_types=[workflow.NondeterminismError])
 class DeviceCheck:
     """See the module. What outlives continue-as-new is in `DeviceCheckInput`."""
 
@@ -109,6 +116,8 @@ class DeviceCheck:
         self._report: DeviceReport | None = None
         self._pages = 0
         """How many child workflows this run has begun."""
+        self._was_set = False
+        """Whether people have set what the next history begins with."""
 
     # The story ------------------------------------------------------------------------------------------------------
 
@@ -119,7 +128,7 @@ class DeviceCheck:
             [search_attributes.CLUSTER.value_set(self._cluster), search_attributes.KIND.value_set(KIND)]
         )
         while await self._is_check_due():
-            if continuation.roll_is_due(may_move=self._report is not None, events=HISTORY_LIMIT):
+            if self._was_set or continuation.roll_is_due(may_move=self._report is not None, events=HISTORY_LIMIT):
                 await workflow.wait_condition(workflow.all_handlers_finished)
                 continuation.go_on(self._carried())
             await self._check_by_the_clock()
@@ -129,11 +138,11 @@ class DeviceCheck:
     async def _is_check_due(self) -> bool:
         """Wait until all devices are due, which they are at once where another build is current: the next history begins without
         a report. False: checks by the clock were stopped, and no question has come for a while."""
-        while self._every is None or workflow.now() < self._due:
+        while not self._was_set and (self._every is None or workflow.now() < self._due):
             if self._every is not None:
                 schedule, rest = (self._every, self._due), self._due - workflow.now()
                 await self._until(
-                    lambda schedule=schedule: (self._every, self._due) != schedule or self._moves(),
+                    lambda schedule=schedule: (self._every, self._due) != schedule or self._was_set or self._moves(),
                     rest,
                     "until all devices are due",
                 )
@@ -264,6 +273,7 @@ class DeviceCheck:
         try:
             return await (self._read_one(request.node, admit=request.admit) if request.node else self._check_all())
         finally:
+            self._was_set |= request.admit and workflow.patched(BEGINS_A_HISTORY)
             self._asking -= 1
 
     @workflow.signal(description="Check all devices by the clock from now on.")
@@ -272,6 +282,7 @@ class DeviceCheck:
         if timedelta(0) < every <= LONGEST_PAUSE and every != self._every:
             self._every = every
             self._due = later(workflow.now(), self._spread(min(FIRST_AFTER, every)))
+            self._was_set = workflow.patched(BEGINS_A_HISTORY)
 
     @workflow.signal(description="Which policies name devices now (not for people).")
     def note_policies(self, policies: str) -> None:
@@ -342,7 +353,7 @@ class DeviceCheck:
         workflow.set_current_details("\n".join(map(without_calls, lines)))  # it is shown as Markdown (S50)
 
 
-@workflow.defn(name="DeviceCheckPage")
+@workflow.defn(name="DeviceCheckPage", failure_exception_types=[workflow.NondeterminismError])
 class DeviceCheckPage:
     """Some nodes of a check, in a history of their own."""
 

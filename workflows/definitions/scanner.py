@@ -48,12 +48,13 @@ from workflows.scanner.story import ScannerStory
 class HealthScanner:
     """Cancelling it is a stop. A history that its code can't replay, of another build or as Temporal's SDK writes one when an
     update meets a worker that has not replayed it yet (temporalio/sdk-python#1591), ends the run; Temporal starts the next one
-    (the retry policy of `nodewarden scan start`), which begins as after a reset to where this history began."""
+    (the retry policy of `nodewarden scan start`), which remembers what a scanner does that replaces a terminated one, and what
+    people had set."""
 
     @workflow.init
     def __init__(self, request: ScannerInput) -> None:
         self._input = request
-        state = request.state or ScannerState(
+        state = continuation.carried(request.state) or ScannerState(
             started=workflow.now(), pauses=request.pauses, modes=request.modes, mode_changes=request.mode_changes
         )
         state.holder = state.holder or request.holder

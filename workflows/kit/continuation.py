@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from temporalio import workflow
 
 from policy.episode.messages import FencingInput, Kind, PreservationInput, RemediationInput
+
+T = TypeVar("T")
 
 HISTORY_LIMIT = 3000
 """Events after which a new history starts, well below the server's own suggestion, so that replays stay short."""
@@ -56,9 +58,19 @@ def build() -> str:
     return version.build_id if version is not None else ""
 
 
+BEGIN_ANEW = frozenset({"HealthScanner"})
+"""Workflows of which a run that replaces one that failed believes no state."""
+
+
 def is_retry() -> bool:
-    """Whether this run replaces one that failed, and so begins with what that one began with, and not with what it knew."""
+    """Whether this run replaces one that failed, and so is given what that one was given, and not what it knew."""
     return workflow.info().attempt > 1
+
+
+def carried(state: T | None) -> T | None:
+    """The state that an earlier history has left; None in the first one, and where this run replaces one that failed: who wrote
+    the state is no more to be seen then (`workers/interceptors/workflow_guards.py`). For a workflow of BEGIN_ANEW."""
+    return None if is_retry() else state
 
 
 def go_on(request: object, *, kind: Kind | None = None, memo: Mapping[str, Any] | None = None) -> NoReturn:

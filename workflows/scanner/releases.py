@@ -16,6 +16,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from activities.contracts.episodes import EpisodeDescription
+from policy.episode.messages import Kind, Phase
 from policy.episode.permits import Release
 from workflows.scanner.background_tasks import BackgroundTasks
 from workflows.scanner.hold_offs import CLOSING
@@ -100,12 +101,21 @@ class Releases:
                 workflow.logger.warning("not believed: a release of incident %s of %s", release.incident, release.node)
 
     def _shows(self, episode: EpisodeDescription, release: Release, asked_at: datetime) -> bool:
-        """Whether that incident holds no permit, by what is known of the latest episode of its node. An incident that is not in
-        hand here, since it never got a permit, has to be that of an episode that is open, or was a moment ago."""
+        """Whether that incident holds no permit and does what is said, by what is known of the latest episode of its node. An
+        incident that is not in hand here, since it never got a permit, has to be that of an episode that is open, or was a moment
+        ago."""
         state, is_its = self._state, episode.incident == release.incident
-        if episode.open and episode.permit and (is_its or not episode.incident):
+        if episode.open and (is_its or not episode.incident) and (episode.permit or not _does(episode, release)):
             return False
         in_hand = (state.permits.get(release.node), state.need_person.get(release.node), *state.queue)
         if any(each is not None and each.incident == release.incident for each in in_hand):
             return True
         return is_its and (episode.open or (episode.ended is not None and asked_at - episode.ended < CLOSING))
+
+
+def _does(episode: EpisodeDescription, release: Release) -> bool:
+    """Whether an open episode does what is said. A preservation, and an episode that gives up its machine, may go on without a
+    permit."""
+    if release.parked or release.held:
+        return episode.parked or release.held
+    return episode.phase in {Phase.FINAL, Phase.TERMINATING} or episode.kind is Kind.PRESERVATION

@@ -37,6 +37,7 @@ from simulator.client import ApiError
 from simulator.objects import OUT_OF_SERVICE, has_taint, is_ready, uid_of
 from starter.client import Nodewarden
 from starter.errors import MissingError, RefusedError, RequestError
+from starter.handles.calls import CANNOT_REPLAY
 from starter.handles.status import ClusterStatus
 from tests.system.chaos.faults import FAULTS, WHY, Fault
 from tests.system.chaos.recorder import BY_HAND, Finding, Recorder, Silence, Wrong
@@ -64,7 +65,6 @@ LONGEST_ACT = 15.0
 PATIENT = 15.0
 SECOND = "second"
 """The Temporal namespace of a second deployment."""
-STUCK = "stuck, its history was written by another version of nodewarden"
 LOST_ENDS = frozenset({"failed", "terminated", "timed-out", "canceled", "unreadable"})
 
 
@@ -336,7 +336,7 @@ class Arena:
         (temporalio/sdk-python#1591), after an update to a workflow with a task that had timed out. A scanner has to go on by
         itself."""
         for each in status.silent:
-            if STUCK in each.problem:
+            if CANNOT_REPLAY in each.problem:
                 self.counts["stuck episodes terminated"] += 1
                 self.note(each.problem)
                 with self.disturbed(each.node, "terminated"):
