@@ -19,6 +19,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.contracts.device_check import FenceDeviceActivities, FenceDevicesRequest
 from activities.licences import Licences
+from policy.episode.events import When
 from policy.scan.data_at_risk import DataAtRisk
 from workers.configuration.clusters import ClusterSettings, open_cluster, open_connection
 from workers.configuration.settings import Settings
@@ -279,6 +280,16 @@ async def warn_without_temporal(settings: Settings, clusters: Mapping[str, Clust
             scan = ClusterScan(name, view, meter=runtime().metric_meter, notify=notify, licences=licences)
             scans.append(await stack.enter_async_context(scan))
         await asyncio.gather(*(each.without_temporal() for each in scans))
+
+
+async def notify_of_end(settings: Settings, clusters: Mapping[str, ClusterSettings], why: str) -> None:
+    """Notify people of a worker of these clusters that ends at its start, in a few seconds at most."""
+    from policy.episode.notices import Notice
+
+    async with AsyncExitStack() as stack:
+        notify = await _notify(stack, settings)
+        for name in clusters:
+            notify(Notice(when=When.TEMPORAL_AWAY, cluster=name, subject="temporal-away", text=why))
 
 
 async def _notify(stack: AsyncExitStack, settings: Settings) -> Notify:

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import logging
 import sys
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,7 +21,7 @@ from starter.errors import ClusterHeldError
 from workers.errors import SettingsError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
 
     from activities.cluster.api.connection import ClusterConnection
     from starter.client import Nodewarden
@@ -49,7 +50,7 @@ async def worker(
     """Run a worker until SIGTERM or Ctrl-C; then let what is in flight end. Waits for Temporal if it is not up yet."""
     from workers import process
     from workers.composition import needs_clusters, warn_without_temporal
-    from workers.logs import configure, finish
+    from workers.logs import configure
     from workers.runtime import start_runtime
     from workers.worker import Role, WorkerDeployment, stop_on_signals
 
@@ -67,14 +68,31 @@ async def worker(
     configure(settings.log)
     start_runtime(metrics=settings.metrics)
     meanwhile = partial(warn_without_temporal, settings, clusters) if chosen in {Role.ALL, Role.CLUSTER} else None
+    async with (
+        _says_why_it_ends(settings, clusters),
+        stop_on_signals() as stop,
+        process.temporal(settings, embed=False, stop=stop, meanwhile=meanwhile) as running,
+    ):
+        await process.work(settings, running, clusters=clusters, role=chosen, deployment=version)
+    return Exit.OK
+
+
+@asynccontextmanager
+async def _says_why_it_ends(settings: Settings, clusters: Mapping[str, ClusterSettings]) -> AsyncIterator[None]:
+    """Where a key is refused or can't be read, or Temporal refuses us: people may see nothing but logs and notifications. It does
+    not wait for that to change: a rollout with such settings has to stop while the workers before it still run."""
+    from workers.composition import notify_of_end
+    from workers.errors import NamespaceMissingError, SearchAttributesError
+    from workers.logs import finish
+
     try:
-        async with stop_on_signals() as stop, process.temporal(settings, embed=False, stop=stop, meanwhile=meanwhile) as running:
-            await process.work(settings, running, clusters=clusters, role=chosen, deployment=version)
-    except SettingsError as error:  # a key that is refused, or can't be read: people may see nothing but logs
-        log.error("this worker ends, and nothing is done by it: %s", error)
+        yield
+    except (SettingsError, NamespaceMissingError, SearchAttributesError) as error:
+        why = f"this worker ends, and nothing is done by it: {error}"
+        log.error(why)
+        await notify_of_end(settings, clusters, why)
         finish()  # the thread that writes lines may not get to it any more
         raise
-    return Exit.OK
 
 
 LOOK_SECONDS = 0.5
@@ -113,6 +131,7 @@ async def up(
     start_runtime(metrics=settings.metrics)
     meanwhile = partial(warn_without_temporal, settings, clusters)
     async with (
+        _says_why_it_ends(settings, clusters),
         stop_on_signals() as stop,
         process.temporal(settings, embed=True, stop=stop, meanwhile=meanwhile) as running,
         page_beside(settings, running.client, tuple(clusters), port=ui_port if ui else None) as page,

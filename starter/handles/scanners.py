@@ -18,7 +18,7 @@ from temporalio.client import (
     WorkflowUpdateRPCTimeoutOrCancelledError,
     WorkflowUpdateStage,
 )
-from temporalio.common import RetryPolicy, SearchAttributePair, TypedSearchAttributes, WorkflowIDConflictPolicy
+from temporalio.common import SearchAttributePair, TypedSearchAttributes, WorkflowIDConflictPolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -47,7 +47,7 @@ from starter.handles.calls import (
     why_silent,
 )
 from starter.handles.node_actions import Speaker, attested
-from workflows.kit import options
+from workflows.kit import continuation, options
 from workflows.kit.messages import (
     CheckRequest,
     DeviceCheckInput,
@@ -64,8 +64,6 @@ from workflows.kit.options import WORKFLOW_QUEUE
 from workflows.scanner.state import ScannerInput
 
 SCANNER = "HealthScanner"
-ANEW = RetryPolicy(maximum_interval=timedelta(minutes=1))
-"""Starts the next run where the workers can't replay the history of one. An input that is wrong is not tried again."""
 STOPS_WITHIN = timedelta(seconds=20)
 
 
@@ -236,7 +234,7 @@ class ScannerHandle:
                 task_queue=WORKFLOW_QUEUE,
                 id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
                 priority=options.URGENT,
-                retry_policy=ANEW,
+                retry_policy=continuation.ANEW,
                 memo={
                     PAUSES_MEMO: wanted.pauses,
                     MODES_MEMO: wanted.modes,
@@ -382,7 +380,7 @@ class DeviceCheckHandle:
             "id": self.workflow_id,
             "task_queue": WORKFLOW_QUEUE,
             "id_conflict_policy": WorkflowIDConflictPolicy.USE_EXISTING,
-            "retry_policy": ANEW,
+            "retry_policy": continuation.ANEW,
             "static_summary": summary,
             "search_attributes": TypedSearchAttributes(
                 [

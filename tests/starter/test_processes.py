@@ -7,9 +7,11 @@ import signal
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 from temporalio.client import Client
 
 from starter.client import Nodewarden
+from tests.starter.conftest import SETTINGS
 from tests.starter.process import nodewarden
 from workers.embedded.server import free_ports
 
@@ -34,6 +36,34 @@ async def test_a_worker_whose_keys_are_refused_says_so_in_its_log_and_by_its_exi
     ) as worker:
         await worker.says(f"this worker ends, and nothing is done by it: temporal.payload_keys_file: {keys}")
         assert await worker.ended() == 2
+
+
+async def test_s44_a_worker_that_temporal_refuses_says_so_in_its_log_to_people_and_by_its_exit_code(
+    keyboard: Path, cluster: str
+) -> None:
+    """With the setting and what to do. It ends at once: a rollout stops there, while the workers before it still run."""
+    got: list[str] = []
+
+    async def take(request: web.Request) -> web.Response:
+        got.append((await request.json())["message"])
+        return web.Response()
+
+    app = web.Application()
+    app.router.add_post("/", take)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    urls = keyboard / "urls"
+    urls.write_text(f"json://127.0.0.1:{runner.addresses[0][1]}/\n", encoding="utf-8")
+    with (keyboard / SETTINGS).open("a", encoding="utf-8") as settings:
+        settings.write(f"\nnotifications: [{{url_file: {urls}}}]\n")
+    async with nodewarden("worker", "--role", "cluster", TEMPORAL_NAMESPACE="elsewhere") as worker:
+        line = await worker.says("this worker ends, and nothing is done by it: Temporal at 127.0.0.1")
+        assert "has no namespace 'elsewhere'; create it (temporal operator namespace create -n elsewhere)" in line
+        assert await worker.ended() == 2
+    await runner.cleanup()
+    assert len(got) == 1
+    assert "this worker ends, and nothing is done by it: Temporal at 127.0.0.1" in got[0]
 
 
 async def test_metrics_are_served_where_the_settings_say(keyboard: Path, client: Client) -> None:

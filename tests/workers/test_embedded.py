@@ -19,7 +19,7 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError
 
 from tests.power.process_table import visible
-from workers.configuration.process_settings import TemporalSettings
+from workers.configuration.process_settings import RETENTION, TemporalSettings
 from workers.configuration.settings import Settings
 from workers.connect import connect
 from workers.deployment_keys import keyring_of
@@ -68,7 +68,7 @@ async def test_it_starts_serves_and_is_gone_afterwards(tmp_path: Path, monkeypat
         client = await client_of(running.endpoint)
         await client.count_workflows("Cluster = 'prod'")  # the search attributes are there
         described = await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace="default"))
-        assert described.config.workflow_execution_retention_ttl.ToTimedelta() == embedded.RETENTION
+        assert described.config.workflow_execution_retention_ttl.ToTimedelta() == RETENTION
         pid = running.pid
         assert pid is not None
         assert b"k3p-my-s3cret" not in visible(pid)

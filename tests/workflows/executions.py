@@ -118,6 +118,8 @@ class Execution:
     arguments: list[Payload] = field(init=False)
     """What it was begun with."""
     attempt: int = 1
+    next_is_replaced: bool = False
+    """Whether Temporal begins the run that it goes on in once more where that fails."""
     _seed: int = field(init=False)
     _instance: WorkflowInstance | None = None
     _replayed_to: int = 0
@@ -446,6 +448,7 @@ class Execution:
                 self.failure = "cancelled"
             case "continue_as_new_workflow_execution":
                 anew = command.continue_as_new_workflow_execution
+                self.next_is_replaced = anew.HasField("retry_policy")
                 self.clockwork.roll(self, anew.workflow_type, list(anew.arguments), dict(anew.memo))
             case "upsert_workflow_search_attributes":
                 self.attributes.update(command.upsert_workflow_search_attributes.search_attributes.indexed_fields)

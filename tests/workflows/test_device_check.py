@@ -61,6 +61,7 @@ from tests.replay.recording import keep_history
 from tests.workflows.surroundings import Measured
 from workers.interceptors.activity_guards import Liveness
 from workflows.definitions.device_check import BATCH, HISTORY_LIMIT, PAGE, DeviceCheck, DeviceCheckPage
+from workflows.kit import continuation
 from workflows.kit.messages import CheckRequest, DeviceCheckInput, DeviceCheckResult, PageToCheck
 from workflows.kit.options import cluster_queue, power_queue
 
@@ -411,6 +412,9 @@ async def test_the_interval_that_people_set_begins_a_history(env: WorkflowEnviro
             while (await begun_with(check)).every == HOUR:
                 await asyncio.sleep(0.02)
         assert (await begun_with(check)).every == HOUR / 2
+        begun = await anext(check.handle.fetch_history_events())
+        policy = begun.workflow_execution_started_event_attributes.retry_policy
+        assert policy.maximum_interval.ToTimedelta() == continuation.ANEW.maximum_interval, "whatever has started it"
 
 
 async def test_many_devices_are_read_a_few_at_a_time_at_each_site(env: WorkflowEnvironment) -> None:

@@ -135,6 +135,7 @@ def test_a_scanner_that_replaces_one_that_failed_believes_no_state_that_it_is_gi
         assert fleet.scanner is not None
         fleet.scanner.suggests_rolling = True
         _pass(fleet, 120)
+        assert clockwork.runs[0].next_is_replaced, "also where Temporal's own command has started it, without a retry policy"
         before = fleet.scanner.query("status").scans
         anew = clockwork.retry(fleet.scanner)
         _pass(fleet, 0.2)

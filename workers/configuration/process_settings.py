@@ -204,13 +204,17 @@ class StreamSettings(Section):
     otlp: LogsSettings | None = Field(default=None, description="who takes the same as logs")
 
 
+RETENTION = timedelta(days=90)
+"""How long the embedded server remembers closed workflows where nothing else is set."""
+
+
 class EmbeddedSettings(Section):
     """The Temporal server that `nodewarden up` runs. The ports are wishes: taken ones are replaced, and kept from then on."""
 
     port: int = Field(default=7233, ge=1, le=65535, description="of the frontend")
     ui_port: int = Field(default=8233, ge=1, le=65535, description="of the web UI")
     retention: Annotated[Duration, between("24h", "87600h")] = Field(
-        default=timedelta(days=90), description="how long it remembers what has ended, from 24h to 87600h (ten years)"
+        default=RETENTION, description="how long it remembers what has ended, from 24h to 87600h (ten years)"
     )
 
 

@@ -32,6 +32,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from activities.power.agent_process import inherited
+from workers.configuration.process_settings import RETENTION
 from workers.embedded.state_directory import HOST, Endpoint, StateDirectory
 from workers.errors import EmbeddedServerError
 from workers.runtime import runtime
@@ -121,8 +122,6 @@ STOP_WITHIN = timedelta(seconds=10)
 LOOK_EVERY = timedelta(milliseconds=250)
 PORT_BACK_WITHIN = timedelta(seconds=10)
 STARTS_IN_A_ROW = 5
-RETENTION = timedelta(days=90)
-"""How long closed workflows are remembered where nothing else is set."""
 
 
 def running_endpoint(state: Path) -> Endpoint | None:

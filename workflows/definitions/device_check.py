@@ -130,7 +130,7 @@ class DeviceCheck:
         while await self._is_check_due():
             if self._was_set or continuation.roll_is_due(may_move=self._report is not None, events=HISTORY_LIMIT):
                 await workflow.wait_condition(workflow.all_handlers_finished)
-                continuation.go_on(self._carried())
+                continuation.go_on(self._carried(), retry_policy=continuation.ANEW)
             await self._check_by_the_clock()
         await workflow.wait_condition(workflow.all_handlers_finished)
         return DeviceCheckResult(cluster=self._cluster, memory=self._remembered.carried())

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any, NoReturn, TypeVar
 
 from temporalio import workflow
+from temporalio.common import RetryPolicy
 
 from policy.episode.messages import FencingInput, Kind, PreservationInput, RemediationInput
 
@@ -58,6 +59,10 @@ def build() -> str:
     return version.build_id if version is not None else ""
 
 
+ANEW = RetryPolicy(maximum_interval=timedelta(minutes=1))
+"""Of scanners and checks of devices: starts the next run where the workers can't replay the history of one. An input that is
+wrong is not tried again."""
+
 BEGIN_ANEW = frozenset({"HealthScanner"})
 """Workflows of which a run that replaces one that failed believes no state."""
 
@@ -73,11 +78,19 @@ def carried(state: T | None) -> T | None:
     return None if is_retry() else state
 
 
-def go_on(request: object, *, kind: Kind | None = None, memo: Mapping[str, Any] | None = None) -> NoReturn:
-    """Continue in a new history, on the version of the worker that is current by now. kind: of episode, None: as what it is."""
+def go_on(
+    request: object,
+    *,
+    kind: Kind | None = None,
+    memo: Mapping[str, Any] | None = None,
+    retry_policy: RetryPolicy | None = None,
+) -> NoReturn:
+    """Continue in a new history, on the version of the worker that is current by now. kind: of episode, None: as what it is.
+    memo, retry_policy: None: as this run has them."""
     workflow.continue_as_new(
         args=[request],
         workflow=kind.value if kind is not None else workflow.info().workflow_type,
         memo=memo,
+        retry_policy=retry_policy,
         initial_versioning_behavior=workflow.ContinueAsNewVersioningBehavior.AUTO_UPGRADE,
     )
