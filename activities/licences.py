@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Collection, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import NoReturn, TypeVar
@@ -55,6 +56,10 @@ OFF_FOR = timedelta(days=1)
 
 HOW_TO = "give all workers of a deployment the same worker.signing_keys_secret or signing_keys_file"
 
+
+FIRST_RUN = ContextVar("first_run", default="")
+"""Of the workflow that asks for the activity under way, where a person's word is sealed or read: the run that its chain of
+continue-as-new began with, as Temporal names it (`workers/interceptors/activity_guards.py`)."""
 
 Read = TypeVar("Read", Reading, VolumeReading)
 
@@ -163,7 +168,8 @@ class Licences:
         return now - datetime.fromtimestamp(int(moment, 16), UTC) <= within
 
     def seal_command(self, cluster: str, incident: str, command: SealedCommand) -> SealedCommand:
-        """A person's word, with its seal: it was said to that incident, of the workflow that asks."""
+        """A person's word, with its seal: it was said to that incident, of the workflow that asks, and counts in no later
+        workflow of its id."""
         return replace(command, seal=self._stamp(datetime.now(UTC), "command", *_command(cluster, incident, command)))
 
     def said_at(self, command: SealedCommand) -> datetime:
@@ -279,7 +285,7 @@ def _episode(target: Target) -> tuple[object, ...]:
 
 
 def _command(cluster: str, incident: str, command: SealedCommand) -> tuple[object, ...]:
-    return cluster, incident, activity.info().workflow_id, replace(command, seal="")
+    return cluster, incident, activity.info().workflow_id, FIRST_RUN.get(), replace(command, seal="")
 
 
 def _found(target: Target, endpoint: str, quarantine: Quarantine) -> tuple[object, ...]:

@@ -41,7 +41,7 @@ from policy.values.object_refs import ObjectRef
 from tests.cluster.acts.world import CLUSTER, INCIDENT, NODE, WORKFLOW, World, refused
 from workers import worker as workers
 from workers.configuration.process_settings import WorkerSettings
-from workers.interceptors.activity_guards import CallerGuard
+from workers.interceptors.activity_guards import CallerGuard, ChainGuard
 from workers.worker import Serving
 
 ASKED = Publication(events=(PublishedEvent(reason=EventReason.NEEDS_HUMAN, message="call this number", warning=True),))
@@ -242,4 +242,5 @@ def test_every_worker_that_acts_asks_who_it_is(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(workers, "Worker", lambda _client, **options: built.append(options))
     client: Client = object()  # type: ignore[assignment]
     workers.build(client, Serving(queue="cluster.prod", activities=[]), WorkerSettings())
-    assert [each for each in built[0]["interceptors"] if isinstance(each, CallerGuard)]
+    for guard in (CallerGuard, ChainGuard):
+        assert [each for each in built[0]["interceptors"] if isinstance(each, guard)]

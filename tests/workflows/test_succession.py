@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 import pytest
-from temporalio import workflow
+from temporalio import activity, workflow
 from temporalio.client import WorkflowContinuedAsNewError, WorkflowFailureError
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ApplicationError
@@ -18,7 +18,9 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from activities.episodes import EpisodeService
-from policy.episode.messages import FencingInput, episode_id
+from activities.licences import FIRST_RUN
+from policy.episode.messages import FencingInput, Need, NeedKind, episode_id
+from policy.episode.node_action import NodeActionSpec, SealedCommand, Verb
 from workers.configuration.process_settings import WorkerSettings
 from workers.interceptors.workflow_guards import ContinuationGuard
 from workers.worker import Serving, activities_of, build
@@ -175,3 +177,47 @@ async def test_a_run_that_replaces_one_that_failed_believes_no_state(server: Wor
         with pytest.raises(WorkflowFailureError) as refused:
             await client.execute_workflow("Fencing", Request(), id=f"episode-{queue}", **common)
         assert "there was none" in str(refused.value.cause)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A request with a person's word in it."""
+
+    need: Need
+
+
+@activity.defn
+async def first_run(asked: Asked) -> str:
+    """As the guard has found it."""
+    return FIRST_RUN.get()
+
+
+@workflow.defn(name="Told", sandboxed=False)
+class Told:
+    """Asks with a word, in two histories."""
+
+    @workflow.run
+    async def run(self, queue: str, found: list[str]) -> list[str]:
+        """What each has found."""
+        spec = NodeActionSpec(action=Verb.FENCE, node="n", reason="r")
+        need = Need(kind=NeedKind.PERSON, reason="r", command=SealedCommand(spec=spec, action="u", speaker="ada"))
+        call = {"task_queue": queue, "start_to_close_timeout": timedelta(seconds=20)}
+        found = [*found, await workflow.execute_activity(first_run, Asked(need=need), **call)]
+        if len(found) == 1:
+            workflow.continue_as_new(args=[queue, found])
+        return found
+
+
+async def test_s49_a_word_is_of_the_chain_of_runs_that_temporal_names(server: WorkflowEnvironment) -> None:
+    """Also in a new history; another workflow of the same id is another chain, whatever it says."""
+    client, queue, acts = server.client, f"told-{uuid.uuid4().hex}", f"acts-{uuid.uuid4().hex}"
+    async with (
+        Worker(client, task_queue=queue, workflows=[Told], workflow_runner=UnsandboxedWorkflowRunner()),
+        build(client, Serving(queue=acts, activities=[first_run]), WorkerSettings()),
+    ):
+        chains = []
+        for _ in range(2):
+            handle = await client.start_workflow("Told", args=[acts, []], id=queue, task_queue=queue, result_type=list[str])
+            assert await handle.result() == [handle.first_execution_run_id] * 2
+            chains.append(handle.first_execution_run_id)
+        assert chains[0] != chains[1]

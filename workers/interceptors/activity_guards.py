@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection
+from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -29,8 +31,10 @@ from activities.contracts.preservation import GiveUpRequest, HoldRequest
 from activities.contracts.scan import RecordRequest, RepetitionRequest, ScanRequest
 from activities.contracts.target import PinRequest, Target
 from activities.errors import ErrorType, failure
+from activities.licences import FIRST_RUN
 from activities.worker_clock import ATTEMPT_ENDS, left_to_others, problem_of, worker, wrong_clock
 from policy.episode.messages import Kind, device_check_id, episode_id, scanner_id
+from policy.episode.node_action import SealedCommand
 from policy.scan.obstacles import another_cluster
 
 SCANNER, DEVICE_CHECK = "HealthScanner", "DeviceCheck"
@@ -41,6 +45,11 @@ SCANS_DECLINED = 4
 ASK_AGAIN_SECONDS = 5.0
 """Between two questions, as long as it is not known that the cluster is ours."""
 PATIENCE = timedelta(seconds=1)
+
+FIRST_RUN_WITHIN = timedelta(seconds=3)
+MOST_RUNS = 1000
+WORDS_WITHIN = 5
+"""So deep in a request a word may be."""
 
 _log = logging.getLogger(__name__)
 
@@ -107,6 +116,44 @@ def _require_caller(expected: str, says: str = "", kinds: Collection[str] = tupl
         caller = f"asked for by {info.workflow_type} {info.workflow_id!r} as {says!r}"
         problem = f"{info.activity_type}: expected workflow {expected!r}, {caller}; nothing was done"
         raise failure(ErrorType.NOT_LICENSED, problem)
+
+
+class ChainGuard(ActivityGuard):
+    """Finds the first run of the workflow that asks, where a person's word is to be sealed or read. A word counts in the chain of
+    runs that it was said to (S49): a caller of Temporal may begin a workflow of the same id and type once that has ended, and
+    knows the word from its history."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._first: OrderedDict[str, str] = OrderedDict()
+        """By run; it never changes."""
+
+    async def require(self, arguments: Collection[Any]) -> None:
+        """Raises Unreachable."""
+        if any(map(_has_word, arguments)):
+            FIRST_RUN.set(await self._first_run(activity.info()))
+
+    async def _first_run(self, info: activity.Info) -> str:
+        run = info.workflow_run_id or ""
+        if run not in self._first:
+            try:
+                caller = self._client.get_workflow_handle(info.workflow_id or "", run_id=run)
+                described = await caller.describe(rpc_timeout=FIRST_RUN_WITHIN)
+            except RPCError as error:
+                raise failure(ErrorType.UNREACHABLE, f"Temporal can't describe who asks: {error.message}") from error
+            self._first[run] = described.raw_description.workflow_execution_info.first_run_id
+            while len(self._first) > MOST_RUNS:
+                self._first.popitem(last=False)
+        return self._first[run]
+
+
+def _has_word(value: object, depth: int = WORDS_WITHIN) -> bool:
+    """Whether a request contains a person's word, or asks for one to be sealed."""
+    if isinstance(value, SealedCommand | VerifyRequest):
+        return True
+    if depth == 0 or not is_dataclass(value) or isinstance(value, ScanRequest | RecordRequest):
+        return False
+    return any(_has_word(getattr(value, each.name), depth - 1) for each in fields(value))
 
 
 class ClockGuard(ActivityGuard):

@@ -20,7 +20,7 @@ from activities.cluster.api.served_cluster import ServedCluster
 from activities.contracts.target import DrainRequest, LookRequest, LookVerdict
 from activities.errors import ErrorType
 from activities.keyring import Keyring
-from activities.licences import Licences
+from activities.licences import FIRST_RUN, Licences
 from policy.episode.drain import DrainOptions
 from policy.episode.gate import Operation
 from policy.episode.messages import Need, NeedKind, OffProof
@@ -88,6 +88,16 @@ async def test_a_last_look_takes_no_unverified_wish_for_a_persons(world: World, 
         need = wish(forged)
         assert await verdict(world, await world.look(need=need)) is LookVerdict.NOT_LICENSED
         assert await verdict(world, await world.look(need=need, operation=Operation.GIVE_BACK)) is LookVerdict.GO
+
+
+async def test_s49_a_word_counts_in_the_chain_of_runs_that_it_was_said_to_alone(world: World) -> None:
+    """Its episode has ended, and a stranger begins a workflow of the same id with the word from its history."""
+    await world.hold_cluster_lease()
+    FIRST_RUN.set("the episode's")
+    said = (await words_of(world))(Verb.FENCE)
+    assert await verdict(world, await world.look(need=wish(said))) is LookVerdict.GO
+    FIRST_RUN.set("the stranger's")
+    assert await verdict(world, await world.look(need=wish(said))) is LookVerdict.NOT_LICENSED
 
 
 def acknowledged(found: SealedCommand | None) -> OffProof:
