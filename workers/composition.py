@@ -26,6 +26,7 @@ from workers.configuration.settings import Settings
 from workers.deployment_keys import keyring_of
 from workers.errors import SettingsError
 from workers.interceptors.activity_guards import ClusterGuard, seen_by_scanner
+from workers.os_process import give_back_memory
 from workers.runtime import runtime
 from workers.telemetry import decision_stream
 from workers.worker import Role, Serving, activities_of
@@ -406,3 +407,4 @@ async def load_drivers(
         return
     for driver in sorted({each.device.driver for node in found.nodes for each in node.devices}):
         await asyncio.to_thread(loads or load, driver)
+    give_back_memory()

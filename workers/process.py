@@ -24,7 +24,7 @@ from workers.connect import connect, connect_meanwhile, watch_temporal
 from workers.embedded.server import EmbeddedTemporal, running_endpoint
 from workers.embedded.state_directory import Endpoint
 from workers.errors import SettingsError, StoppedError
-from workers.os_process import keep_memory_private
+from workers.os_process import give_back_memory, keep_memory_private
 from workers.runtime import alongside
 from workers.telemetry import tracing
 from workers.temporal_namespace import ensure_search_attributes, name_embedded, required_search_attributes
@@ -146,6 +146,6 @@ def spare_collector() -> None:
 
     With the interpreter's own thresholds that took about a tenth of the worker's CPU (`python -m benchmarks.episode`).
     """
-    gc.collect()
+    give_back_memory()
     gc.freeze()
     gc.set_threshold(*COLLECT_AFTER)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from activities.lean_imports import import_temporal
 from starter.commands.arguments import ClusterOption, OutputOption
 from starter.commands.scan import started_by
 from starter.commands.servers import PAGE_PORT, page_beside
@@ -48,6 +49,7 @@ async def worker(
     cluster: ClusterOption = "",
 ) -> Exit | None:
     """Run a worker until SIGTERM or Ctrl-C; then let what is in flight end. Waits for Temporal if it is not up yet."""
+    import_temporal()
     from workers import process
     from workers.composition import needs_clusters, warn_without_temporal
     from workers.logs import configure
@@ -115,6 +117,7 @@ async def up(
 
     Without TEMPORAL_ADDRESS a Temporal server is run here; its history is kept and found again on the next start.
     """
+    import_temporal()
     from starter.client import Nodewarden
     from starter.output.display import display_for
     from workers import process

@@ -379,3 +379,23 @@ def test_what_is_loaded_is_what_a_first_act_would_wait_for(driver: str) -> None:
     before, loaded, messages = done.stdout.split()
     assert (before, loaded) == ("False", "True")
     assert int(messages) < 300  # of two thousand, which take 57 MB
+
+
+def test_a_worker_loads_no_part_of_a_client_that_it_never_uses() -> None:
+    """28 MB of it; what wants such a part afterwards gets it."""
+    code = """
+import sys
+from activities.lean_imports import import_temporal
+import_temporal()
+import workers.process, workers.composition
+from activities.cluster.api.connection import ClusterConnection
+try:
+    ClusterConnection.in_cluster()
+except Exception as error:
+    print("no service account" in str(error), *{"grpc", "kubernetes", "kubernetes.client", "requests"} & set(sys.modules))
+import grpc, kubernetes
+print(kubernetes.client.CoreV1Api.__name__, grpc.__name__)
+"""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("KUBERNETES_")}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30, env=environment)
+    assert done.stdout.splitlines() == ["True", "CoreV1Api grpc"]

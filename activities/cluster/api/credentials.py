@@ -18,6 +18,7 @@ from typing import Any
 import yaml
 
 from activities.errors import ErrorType, failure
+from activities.lean_imports import without_its_own_module
 
 REREAD_SECONDS = 60.0
 """A kubelet rotates a service account's token at 80 % of its life (an hour or more); once a minute is what clients do."""
@@ -204,8 +205,10 @@ class KubeconfigCredentials(ApiCredentials):
 
 
 def _official_client() -> tuple[Any, Any]:
-    """Its configuration loaders and an empty configuration; imported late, for it costs a process 0.3 s."""
-    from kubernetes.aio import client, config
+    """Its configuration loaders and an empty configuration; imported late, for it costs a process 0.3 s, and without the client
+    that blocks, which takes 12 MB."""
+    with without_its_own_module("kubernetes"):
+        from kubernetes.aio import client, config
 
     return config, client.Configuration()
 

@@ -23,7 +23,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
-from importlib.util import find_spec, module_from_spec
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
@@ -42,6 +41,7 @@ from requests.adapters import BaseAdapter
 from requests.utils import DEFAULT_CA_BUNDLE_PATH, select_proxy
 
 from activities.errors import ErrorType
+from activities.lean_imports import without_its_own_module
 from activities.power.cloud_call import CallStage, CloudCall, HttpRequest, NotThereError, reason_of, tls_of
 from activities.power.driver import PowerError
 
@@ -266,22 +266,15 @@ def _only_what_is_named() -> Iterator[None]:
     Whole, the first act of a worker would wait for 4.2 s of a core; with all messages for 1.2 s, and keep 89 MB; so for 0.6 s,
     and keep 37 MB. Whatever else in the process wants the package whole imports it before: then it is used as it is.
     """
-    spec = find_spec(PACKAGE) if PACKAGE not in sys.modules else None
-    if spec is None or spec.origin is None:
+    with without_its_own_module(PACKAGE) as bare:
+        folder = Path(bare.__file__ or "").parent if bare is not None else None
+        if folder is not None and (source := _our_messages(folder)) is not None:
+            types, messages = ModuleType(f"{PACKAGE}.types"), ModuleType(f"{PACKAGE}.types.compute")
+            types.__path__, types.compute = [str(folder / "types")], messages  # type: ignore[attr-defined]
+            messages.__file__ = str(folder / "types" / "compute.py")
+            sys.modules |= {types.__name__: types, messages.__name__: messages}
+            exec(compile(source, messages.__file__, "exec"), messages.__dict__)  # noqa: S102 - the package's own source
         yield
-        return
-    sys.modules[PACKAGE] = module_from_spec(spec)
-    folder = Path(spec.origin).parent
-    if (source := _our_messages(folder)) is not None:
-        types, messages = ModuleType(f"{PACKAGE}.types"), ModuleType(f"{PACKAGE}.types.compute")
-        types.__path__, types.compute = [str(folder / "types")], messages  # type: ignore[attr-defined]
-        messages.__file__ = str(folder / "types" / "compute.py")
-        sys.modules |= {types.__name__: types, messages.__name__: messages}
-        exec(compile(source, messages.__file__, "exec"), messages.__dict__)  # noqa: S102 - the package's own source
-    try:
-        yield
-    finally:
-        del sys.modules[PACKAGE]
 
 
 def _our_messages(folder: Path) -> str | None:
