@@ -5,12 +5,22 @@ from __future__ import annotations
 import io
 import json
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from starter.plans.cluster_objects import DEEPEST, LARGEST_EXPANSION, Manifest, Unreadable, read_files, read_text
+from policy.checks.health_check import Overlap
+from starter.plans.cluster_objects import (
+    DEEPEST,
+    LARGEST_EXPANSION,
+    Manifest,
+    Unreadable,
+    cluster_from_files,
+    read_files,
+    read_text,
+)
 
 NODE = "apiVersion: v1\nkind: Node\nmetadata:\n  name: {name}\n"
 LONGEST_MESSAGE = 500
@@ -253,3 +263,13 @@ def test_a_dash_is_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     (found,) = read_files(["-"])
     assert names([found]) == ["a"]
     assert found.source == "standard input"
+
+
+@pytest.mark.parametrize("name", ["$(id)", "node 7", "--yes", "node-7;id"])
+def test_s41_an_object_from_a_file_has_a_name_that_an_api_server_takes(name: str, tmp_path: Path) -> None:
+    """A must-gather comes from anywhere, and what is said of a node holds commands with its name, to be copied."""
+    file = tmp_path / "cluster.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}))
+    found = cluster_from_files([str(file)], datetime(2026, 11, 30, tzinfo=UTC), overlap=Overlap.STRICTEST)
+    assert ([*found.ledger.known(found.now).nodes], len(found.mistakes)) == ([], 1)
+    assert "metadata.name: expected a name as an API server takes it" in found.mistakes[0].message

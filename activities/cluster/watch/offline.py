@@ -33,7 +33,7 @@ from policy.scan.explanation import OwnersRules
 from policy.scan.ledger import Ledger
 from policy.values.errors import PolicyError, shown
 from policy.values.fields import Fields
-from policy.values.object_refs import ObjectRef
+from policy.values.object_refs import ObjectRef, is_object_name
 from policy.values.times import moment_of, written
 
 if TYPE_CHECKING:
@@ -126,8 +126,10 @@ class ClusterSnapshot:
         if (kind is not None and kind.destination is Destination.CHECKS) or (kind is None and _is_misspelt_check(ref, obj)):
             self._put_check(ref, obj, source)
             return
-        if not ref.name:
-            raise ValueError("metadata.name: expected a name, got nothing")
+        if not is_object_name(ref.name):  # it stands in commands that are shown to be copied (S41)
+            raise ValueError(
+                f"metadata.name: expected a name as an API server takes it, got {shown(ref.name) if ref.name else 'nothing'}"
+            )
         match kind.destination if kind is not None else None:
             case None:
                 self._others.append((obj, source))
