@@ -78,7 +78,13 @@ async def with_template_of(person: ApiClient, reference: Mapping[str, str], *, n
     (group, version), kind = reference["apiVersion"].split("/"), reference["kind"]
     await person.create(DEFINITIONS, definition_of(kind, group=group, served=version))
     path = f"/apis/{group}/{version}/namespaces/{namespace or reference['namespace']}/{kind.lower()}s"
-    await person.create(path, {"metadata": {"name": reference["name"]}, "spec": {"template": {"spec": {}}}})
+    await person.create(path, of_kind(kind, path, name=reference["name"], spec={"template": {"spec": {}}}))
+
+
+def of_kind(kind: str, path: str, *, name: str = "", spec: Mapping[str, Any] | None = None, **metadata: Any) -> dict[str, Any]:
+    """A custom resource that is posted to that path: a server takes none that does not say what it is."""
+    version = "/".join(path.split("/")[2:4])
+    return {"apiVersion": version, "kind": kind, "metadata": {**({"name": name} if name else {}), **metadata}, "spec": spec or {}}
 
 
 def check(name: str = "workers", duration: str = "300s", **spec: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from policy.scan.scan_report import ScanReport
 from simulator.api.control.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient
-from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, conditions, definition, with_template_of
+from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, conditions, definition, of_kind, with_template_of
 from tests.cluster.fencing_requests import REMEDIATIONS
 from tests.cluster.machines import CLUSTER_API, OPENSHIFT, System
 from tests.cluster.scans import Open, fleet, observe_until
@@ -59,7 +59,7 @@ async def test_what_a_template_makes_is_followed_and_its_node_is_not_yet_well(pe
 
     await person.create(DEFINITIONS, definition_of("SelfNodeRemediation", group=GROUP))
     owner = {"apiVersion": "remediation.medik8s.io/v1alpha1", "kind": "NodeHealthCheck", "name": "workers", "uid": uid}
-    await person.create(OBJECTS, {"metadata": {"name": "node-0", "ownerReferences": [owner]}, "spec": {}})
+    await person.create(OBJECTS, of_kind("SelfNodeRemediation", OBJECTS, name="node-0", ownerReferences=[owner]))
     report = await observe_until(scan, report, lambda seen: healthy(seen) == 3)
     [found] = known(scan).values()
     assert (found.ref.key, found.target) == ("SelfNodeRemediation/default/node-0", "node-0")
@@ -103,7 +103,7 @@ async def test_machines_that_can_t_be_listed_are_not_taken_for_known(api: ApiSer
 async def test_an_unreadable_one_counts_as_under_way(person: ApiClient, open_scan: Open) -> None:
     """S18."""
     await person.create(DEFINITIONS, definition_of("SelfNodeRemediation", group=GROUP))
-    await person.create(OBJECTS, {"metadata": {"name": "node-0"}, "spec": {}, "status": {}})
+    await person.create(OBJECTS, of_kind("SelfNodeRemediation", OBJECTS, name="node-0"))
     await person.patch(f"{OBJECTS}/node-0/status", {"status": {"conditions": "none"}})
     await with_check(person)
     scan = await open_scan()

@@ -19,7 +19,7 @@ from simulator.api.control.faults import Accident, Fault
 from simulator.client import ApiClient
 from simulator.resources import DISRUPTION_BUDGETS, NAMESPACES, PODS
 from tests.cluster.acts.world import CLUSTER, NODE, World, empty_world
-from tests.cluster.builders import owner
+from tests.cluster.builders import of_kind, owner
 from tests.cluster.machines import CLUSTER_NAME, OPENSHIFT, SYSTEMS, machine_of, management_cluster
 from tests.cluster.scans import OURS
 from tests.licensing import LICENCES
@@ -277,7 +277,8 @@ class TestClusterApi:
         manager = api or world.others
         await NEWER.install(manager)
         await NEWER.add_cluster(manager)
-        await manager.create(KCP, {"metadata": {"name": "cp"}, "spec": {"replicas": len(others) + 1, **_required(spec or {})}})
+        its = {"replicas": len(others) + 1, **_required(spec or {})}
+        await manager.create(KCP, of_kind("KubeadmControlPlane", KCP, name="cp", spec=its))
         names = [NODE, *(f"member-{number}" for number, _ in enumerate(others, start=2))]
         await members(world, *others, ties=NEWER.ties(NODE))
         for name in names:

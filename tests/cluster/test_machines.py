@@ -23,7 +23,7 @@ from policy.scan.scan_report import CheckReport, ScanReport
 from simulator.api.control.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
-from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, definition, node, stamp, until, with_templates
+from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, definition, node, of_kind, stamp, until, with_templates
 from tests.cluster.machines import (
     CLUSTER_API,
     CLUSTER_API_OLDER,
@@ -219,7 +219,7 @@ class TestCircuitBreakers:
         await add_check(person, OPENSHIFT, timeout=0)
         await person.create(CHECKS, check("nodes", duration="0s"))
         spec = {"clusterID": "0000"} if path == CLUSTER_VERSIONS else {"paused": False}
-        await person.create(path, {"metadata": {"name": name}, "spec": spec})
+        await person.create(path, of_kind(kind, path, name=name, spec=spec))
         scan = await open_scan()
         report = await reported(scan, lambda seen: bool(seen.candidates) and len(seen.checks) == 2)
         await person.patch(f"{path}/{name}/status", {"status": progress(path, "True", "on the way to 4.21")})

@@ -16,7 +16,18 @@ from policy.checks.health_check import Overlap, RetryRules
 from policy.remediation.ladder import Body, body_of
 from policy.scan.explanation import OwnersRules, explain
 from simulator.client import ApiClient
-from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, definition, node, owner, with_template_of, with_templates
+from tests.cluster.builders import (
+    CHECKS,
+    DEFINITIONS,
+    NODES,
+    check,
+    definition,
+    node,
+    of_kind,
+    owner,
+    with_template_of,
+    with_templates,
+)
 from tests.cluster.machines import CLUSTER_API, CLUSTER_NAME, OPENSHIFT, SYSTEMS, System, machine_of, turn
 from tests.cluster.skipping import now
 from tests.cluster.test_preserving import definition as definition_of
@@ -46,7 +57,7 @@ async def test_a_node_with_a_remediation_object_is_not_yet_well(person: ApiClien
         "uid": created["metadata"]["uid"],
     }
     path = f"/apis/{group}/v1alpha1/namespaces/default/selfnoderemediations"
-    await person.create(path, {"metadata": {"name": "node-1", "ownerReferences": [of_check]}, "spec": {}})
+    await person.create(path, of_kind("SelfNodeRemediation", path, name="node-1", ownerReferences=[of_check]))
     (seen,) = (await snapshot(connection)).ledger.report_parts(now()).checks
     assert (seen.total, seen.healthy, seen.recovering) == (3, 2, 1)
 
@@ -110,7 +121,7 @@ async def test_what_a_control_plane_says_of_its_own_remediations_is_read(
     reference = {"apiGroup": "example.io", "kind": "ExampleMachineTemplate", "name": "t"}
     spec = {"replicas": 3, "version": "v1.31.0", "machineTemplate": {"spec": {"infrastructureRef": reference}}}
     spec |= {"kubeadmConfigSpec": {}, "remediation": {"maxRetry": 5, "retryPeriodSeconds": 600}}
-    kcp = await person.create(path, {"metadata": {"name": "kcp"}, "spec": spec})
+    kcp = await person.create(path, of_kind("KubeadmControlPlane", path, name="kcp", spec=spec))
     assert (await snapshot(connection)).owners == {}
     of_kcp = owner(kcp["kind"], "kcp", api_version=kcp["apiVersion"], uid=kcp["metadata"]["uid"])
     machine = CLUSTER_API.path("machines", machine_of("node-1"))

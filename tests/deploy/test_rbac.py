@@ -79,7 +79,7 @@ from starter.deploy.manifests import to_yaml
 from starter.deploy.rights import SHIPPED, Feature, Process, features_of, leases, processes_of, rbac
 from tests.cel import CelPython
 from tests.cluster import test_preserving as kept
-from tests.cluster.builders import CHECKS, NODES, check, definition, node, templates, until
+from tests.cluster.builders import CHECKS, NODES, check, definition, node, of_kind, templates, until
 from tests.cluster.fencing_requests import NAMESPACE, OWNER, REMEDIATIONS, remediation, request_definition
 from tests.cluster.machines import CLUSTER_API, OPENSHIFT, System, machine_of
 from tests.documents import ROOT, documents, every, path_of
@@ -454,7 +454,7 @@ async def _keep(worker: ClusterConnection, api: ApiServer) -> None:
         of_set = {"clusterName": "blue", "selector": {"matchLabels": {"a": "b"}}, "template": template}
         await _sets_of(person, CLUSTER_API.group, folder, **of_set)
         path = OPENSHIFT.path("machinesets")
-        await person.create(path, {"metadata": {"name": "set"}, "spec": {"replicas": 0}})
+        await person.create(path, of_kind("MachineSet", path, name="set", spec={"replicas": 0}))
     for node_name, machine in machines:
         wish = Wish(keep=True)
         asked = HoldRequest(cluster=CLUSTER, node=node_name, machine=machine, wish=wish)
@@ -491,9 +491,8 @@ async def _sets_of(person: ApiClient, group: str, path: str, **spec: Any) -> Non
     """Scaled to nothing: a MachineSet, and a MachineDeployment above it."""
     for kind, owner in (("MachineDeployment", ""), ("MachineSet", "MachineDeployment")):
         owners = [{"apiVersion": f"{group}/v1alpha1", "kind": owner, "name": "set", "uid": "u", "controller": True}]
-        metadata = {"name": "set", "ownerReferences": owners if owner else []}
-        made = {"metadata": metadata, "spec": {"replicas": 0, "template": {}} | spec}
-        await person.create(f"{path}/{kind.lower()}s", made)
+        its, place = {"replicas": 0, "template": {}} | spec, f"{path}/{kind.lower()}s"
+        await person.create(place, of_kind(kind, place, name="set", spec=its, ownerReferences=owners if owner else []))
 
 
 async def _to_be_given_up(person: ApiClient, system: System, name: str) -> tuple[str, ObjectRef]:
@@ -520,7 +519,7 @@ async def _look_at_a_member(worker: ClusterConnection, api: ApiServer) -> None:
         reference = {"apiGroup": "example.io", "kind": "ExampleMachineTemplate", "name": "cp"}
         spec = {"replicas": 3, "version": "v1.34.0", "machineTemplate": {"spec": {"infrastructureRef": reference}}}
         path = f"/apis/{version}/namespaces/{CLUSTER_API.namespace}/kubeadmcontrolplanes"
-        await person.create(path, {"metadata": {"name": "cp"}, "spec": spec})
+        await person.create(path, of_kind(owner, path, name="cp", spec=spec))
         await CLUSTER_API.add_machine(person, machine_of(name), node=name)
         owned_by = {"apiVersion": version, "kind": owner, "name": "cp", "uid": "u", "controller": True}
         metadata = {"ownerReferences": [owned_by], "labels": {"cluster.x-k8s.io/control-plane": ""}}
@@ -585,8 +584,8 @@ async def _hear(worker: ClusterConnection, api: ApiServer) -> None:
     """A person's word, which Kubernetes attests."""
     spec = NodeActionSpec(action=Verb.HOLD, node=SICK, reason="looks at it")
     async with ApiClient(ApiAddress(url=api.url, token="administrator"), user_agent="administrator") as person:
-        body = {"metadata": {"name": "hold"}, "spec": spec.to_dict("admin")}
-        made = await person.create(f"/apis/nodewarden.io/v1alpha1/namespaces/{NAMESPACE_OF_WORDS}/nodeactions", body)
+        path = f"/apis/nodewarden.io/v1alpha1/namespaces/{NAMESPACE_OF_WORDS}/nodeactions"
+        made = await person.create(path, of_kind("NodeAction", path, name="hold", spec=spec.to_dict("admin")))
     action = ActionName(name="hold", uid=made["metadata"]["uid"])
     asked = VerifyRequest(cluster=CLUSTER, spec=spec, action=action, use="one")
     found = {"hold": made}

@@ -37,9 +37,11 @@ class ScalePaths:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomVersion:
-    """What only custom resources have: a schema of their own, and columns."""
+    """What only custom resources have: a schema of their own, and columns. since: the revision by which this schema was served;
+    what was written before has not seen it."""
 
     schema: dict[str, Any]
+    since: int = 0
     columns: tuple[PrinterColumn, ...] = ()
     scale: ScalePaths | None = None
     definition: str = ""

@@ -13,6 +13,7 @@ import orjson
 from simulator.api.storage.kinds import Resource
 from simulator.api.storage.store import Change, Document, Record
 from simulator.api.wire.tables import table
+from simulator.api.writes.schema import as_read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +51,7 @@ class PlainView:
     """Objects as they are, in the asked version."""
 
     def __init__(self, resource: Resource, stored: Resource) -> None:
+        self._resource = resource
         self._prefix = resource.prefix
         self._cut = len(stored.prefix)
         self._exchange = resource.prefix != stored.prefix
@@ -58,7 +60,8 @@ class PlainView:
         self._list_prefix = f'{{"kind":"{resource.list_kind}","apiVersion":"{resource.api_version}","metadata":'.encode()
 
     def one(self, record: Record) -> bytes:
-        return self._prefix + record.body[self._cut :] if self._exchange else record.body
+        body = as_read(record, self._resource).body
+        return self._prefix + body[self._cut :] if self._exchange else body
 
     def listing(self, records: list[Record], head: ListHead) -> bytes:
         if self._bare:
@@ -116,6 +119,7 @@ class TableView:
         return frame(kind, self._encoded([record], head, columns=not told))
 
     def _encoded(self, records: list[Record], head: dict[str, Any], *, columns: bool = True) -> bytes:
+        records = [as_read(each, self._resource) for each in records]
         return orjson.dumps(table(self._resource, records, head, include=self._include, columns=columns))
 
 

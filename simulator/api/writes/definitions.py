@@ -30,6 +30,8 @@ class Definitions:
         self._catalogue = catalogue
         self._registry = registry
         self._serving: set[StorageKey] = set()
+        self._schemas: dict[tuple[StorageKey, str], tuple[dict[str, Any], int]] = {}
+        """Of each version its schema, and the revision by which it was served."""
         registry.before_write[DEFINITIONS] = self._before_write
         registry.before_delete[DEFINITIONS] = _before_delete
         store.listeners.append(self._changed)
@@ -71,13 +73,18 @@ class Definitions:
         self._catalogue.remove(*kept)
         for version in spec["versions"]:
             if version.get("served"):
-                self._catalogue.add(read(definition, version), storage_version=version.get("storage", False))
+                shape, key = version["schema"]["openAPIV3Schema"], (kept, version["name"])
+                if key not in self._schemas or self._schemas[key][0] != shape:
+                    self._schemas[key] = shape, self._store.revision
+                since = self._schemas[key][1]
+                self._catalogue.add(read(definition, version, since), storage_version=version.get("storage", False))
         self._serving.add(kept)
 
     def _rebuild(self) -> None:
         for kept in self._serving:
             self._catalogue.remove(*kept)
         self._serving.clear()
+        self._schemas.clear()
         for record in self._store.collection(DEFINITIONS).records.values():
             self._serve(record.document)
 
@@ -105,8 +112,8 @@ class Definitions:
             self._registry.patch(self._catalogue.named(DEFINITIONS[1], DEFINITIONS[0]), "", name, without_cleanup)
 
 
-def read(definition: Document, version: dict[str, Any]) -> Resource:
-    """One version of a definition as a served resource."""
+def read(definition: Document, version: dict[str, Any], since: int) -> Resource:
+    """One version of a definition as a served resource. since: as of a CustomVersion."""
     spec = definition["spec"]
     names = spec["names"]
     subresources = version.get("subresources") or {}
@@ -144,6 +151,7 @@ def read(definition: Document, version: dict[str, Any]) -> Resource:
         unconditional_update=False,
         custom=CustomVersion(
             schema=version["schema"]["openAPIV3Schema"],
+            since=since,
             columns=columns,
             scale=paths or None,
             definition=definition["metadata"]["name"],

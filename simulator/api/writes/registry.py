@@ -165,7 +165,7 @@ class Registry:
     ) -> Record:
         """Apply a function to the newest version; `change` gets a copy in the asked version and returns the new one."""
         old = self.get(resource, namespace, name)
-        current = {**old.copy(), "apiVersion": resource.api_version}
+        current = {**schema.as_read(old, resource).copy(), "apiVersion": resource.api_version}
         changed = change(current)
         if not isinstance(changed, dict):
             raise errors.bad_request("the patched document is not an object")
@@ -176,7 +176,7 @@ class Registry:
         return self._replace(resource, old, document, status=status, options=options)
 
     def _replace(self, resource: Resource, old: Record, document: Document, *, status: bool, options: WriteOptions) -> Record:
-        before = old.document
+        before = schema.as_read(old, resource).document
         self._preconditions(resource, old, document["metadata"])
         if status and resource.custom is not None:
             document = {**old.copy(), "apiVersion": resource.api_version, "status": document.get("status")}
@@ -196,7 +196,7 @@ class Registry:
         if causes:
             raise errors.invalid(resource.group, resource.kind, old.name, causes)
         self.admit(resource, "status" if status else "", "UPDATE", document, before)
-        if _is_same(document, before):
+        if _is_same(document, old.document):
             return old
         if resource.generation and _meaning(resource, document) != _meaning(resource, before):
             document["metadata"]["generation"] = before["metadata"].get("generation", 0) + 1
@@ -279,6 +279,8 @@ class Registry:
         """A copy of what the client sent, of the right kind and namespace, without unknown fields."""
         if not isinstance(sent, dict):
             raise errors.bad_request("the body of the request is not an object")
+        if resource.custom is not None:
+            schema.require_head(sent, resource)
         kind, version = sent.get("kind") or resource.kind, sent.get("apiVersion") or resource.api_version
         if kind != resource.kind:
             raise errors.bad_request(f"the kind in the data ({kind}) does not match the expected {resource.kind}")

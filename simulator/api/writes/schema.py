@@ -9,12 +9,19 @@ import copy
 import ipaddress
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 import orjson
 
+from simulator.api import errors
 from simulator.api.errors import Cause
+from simulator.api.storage.kinds import Resource
+from simulator.api.storage.store import Document, Record
+
+SUMMARY = 30
+"""So much of a body is repeated in a refusal."""
 
 Schema = dict[str, Any]
 
@@ -78,6 +85,35 @@ def apply_defaults(value: Any, schema: Schema) -> None:
         for key, item in value.items():
             if key not in properties:
                 apply_defaults(item, additional)
+
+
+def as_read(record: Record, resource: Resource) -> Record:
+    """As its version is served now: what was written under an earlier schema is pruned and defaulted whenever it is read, and
+    stored so with its next write."""
+    custom = resource.custom
+    if custom is None or record.revision > custom.since:
+        return record
+    document = record.copy()
+    prune(document, custom.schema)
+    apply_defaults(document, custom.schema)
+    return replace(record, document=document, body=orjson.dumps(document))
+
+
+def require_head(document: Document, resource: Resource) -> None:
+    """A custom resource says of what kind and version it is; others are taken for what is expected."""
+    kind, version = document.get("kind"), document.get("apiVersion") or ""
+    if not kind:
+        body = orjson.dumps(document).decode()
+        short = body if len(body) <= SUMMARY else f"{body[:SUMMARY]} ..."
+        missing = f"Object 'Kind' is missing in '{body}' ({short})"
+        raise errors.bad_request(f"the object provided is unrecognized (must be of type {resource.kind}): {missing}")
+    if version != resource.api_version:
+        told = f"the API version in the data ({version}) does not match the expected API version ({resource.api_version})"
+        raise errors.bad_request(told)
+    if kind != resource.kind:
+        name = str((document.get("metadata") or {}).get("name", ""))
+        wrong = Cause(field="kind", message=f'Invalid value: "{kind}": must be {resource.kind}')
+        raise errors.invalid(resource.group, kind, name, [wrong])
 
 
 def validate(value: Any, schema: Schema) -> list[Cause]:

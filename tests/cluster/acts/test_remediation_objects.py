@@ -30,6 +30,7 @@ from simulator.objects import JsonObject, timestamp
 from simulator.resources import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, NODES
 from tests.cluster import builders
 from tests.cluster.acts.world import CHECK_REF, CHECKS, CLUSTER, INCIDENT, NODE, NOW, World, empty_world, our_mark, refused
+from tests.cluster.builders import of_kind
 from tests.cluster.machines import CLUSTER_API, CLUSTER_NAME, OPENSHIFT, PAUSED, System, machine_of
 from tests.cluster.test_preserving import definition
 from workers.configuration.settings import RemediationSettings
@@ -151,8 +152,7 @@ async def test_what_may_have_been_carried_out_is_never_called_not_begun(objects:
 
 
 async def test_what_is_not_ours_is_left_alone_and_said(objects: Objects) -> None:
-    body = {"metadata": {"name": NODE}, "spec": {}}
-    theirs = await objects.world.others.create(OBJECTS, body)
+    theirs = await objects.world.others.create(OBJECTS, of_kind("SelfNodeRemediation", OBJECTS, name=NODE))
     with refused(ErrorType.VETOED, "NodeHealthCheck/workers has not made it"):
         await objects.create()
     told = await objects.acts.read(objects.asks)
@@ -301,7 +301,7 @@ async def test_one_under_a_name_that_the_server_made_up_is_found(objects: Object
     for of_node, of_template in ((NODE, "second"), ("node-8", "first"), (NODE, "first")):
         annotations = {NODE_NAME: of_node, TEMPLATE_NAME: of_template}
         metadata = {"generateName": f"{of_node}-", "annotations": annotations, "ownerReferences": [owner]}
-        theirs = await objects.world.others.create(OBJECTS, {"metadata": metadata, "spec": {}})
+        theirs = await objects.world.others.create(OBJECTS, of_kind("SelfNodeRemediation", OBJECTS, **metadata))
     made = await objects.create(template=template, several=True)
     assert made.uid == theirs["metadata"]["uid"]
     assert len(await objects.all()) == 3
@@ -338,7 +338,10 @@ async def test_what_is_no_object_of_the_step_is_left_alone_by_those_who_know_its
     spec: JsonObject = {"attacher": "csi.example.com", "nodeName": "node-2", "source": {"persistentVolumeName": "data"}}
     if kind == "Pod":
         spec = {"nodeName": "node-2", "containers": [{"name": "a", "image": "a"}]}
-    made = await objects.world.others.create(f"{folder}/{kind.lower()}s", {"metadata": {"name": "victim"}, "spec": spec})
+    path = f"{folder}/{kind.lower()}s"
+    made = await objects.world.others.create(
+        path, {"apiVersion": api_version, "kind": kind, "metadata": {"name": "victim"}, "spec": spec}
+    )
     namespace = made["metadata"].get("namespace", "")
     template = ObjectRef(api_version=api_version, kind=f"{kind}Template", name="x", namespace=namespace)
     asks = replace(objects.asks, template=template, name="victim", uid=made["metadata"]["uid"])
@@ -354,7 +357,7 @@ async def test_only_the_one_that_was_looked_at_is_deleted(objects: Objects) -> N
 
     async def exchange() -> None:
         await objects.world.others.delete(f"{OBJECTS}/{NODE}")
-        await objects.world.others.create(OBJECTS, {"metadata": {"name": NODE}, "spec": {}})
+        await objects.world.others.create(OBJECTS, of_kind("SelfNodeRemediation", OBJECTS, name=NODE))
 
     objects.world.connection.before_writes.append(exchange)
     assert not (await objects.acts.delete(replace(objects.asks, uid=first.uid))).present
@@ -395,8 +398,8 @@ async def test_a_storage_based_remediation_is_read_in_its_own_words(
     group, kind = "storage-based-remediation.medik8s.io", "StorageBasedRemediation"
     await install(objects.world, kind, f"{kind}Template", group=group)
     folder = f"/apis/{group}/v1alpha1/namespaces/{NAMESPACE}"
-    template = {"metadata": {"name": "sbr"}, "spec": {"template": {"spec": {}}}}
-    await objects.world.others.create(f"{folder}/{kind.lower()}templates", template)
+    path = f"{folder}/{kind.lower()}templates"
+    await objects.world.others.create(path, of_kind(f"{kind}Template", path, name="sbr", spec={"template": {"spec": {}}}))
     asks = replace(
         objects.asks, template=ObjectRef(api_version=f"{group}/v1alpha1", kind=f"{kind}Template", name="sbr", namespace=NAMESPACE)
     )
@@ -495,8 +498,9 @@ async def of_machine(
     await install(world, "Metal3Remediation", "Metal3RemediationTemplate", group=INFRASTRUCTURE, served="v1beta1")
     machine = await system.add_machine(world.others, machine_of(NODE), node=NODE, annotations=annotations or {})
     folder = f"/apis/{INFRASTRUCTURE}/v1beta1/namespaces/{system.namespace}"
-    template = {"metadata": {"name": "metal"}, "spec": {"template": {"spec": {"strategy": {"type": "Reboot", "retryLimit": 1}}}}}
-    await world.others.create(f"{folder}/metal3remediationtemplates", template)
+    path, spec = f"{folder}/metal3remediationtemplates", {"strategy": {"type": "Reboot", "retryLimit": 1}}
+    its = {"template": {"spec": spec}}
+    await world.others.create(path, of_kind("Metal3RemediationTemplate", path, name="metal", spec=its))
     asks = replace(
         objects.asks,
         template=ObjectRef(
