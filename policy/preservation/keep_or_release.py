@@ -157,7 +157,8 @@ def for_its_pool(decision: PreservationDecision, mode: Mode, why: str, now: date
     if decision.begins_for_pool and mode is Mode.OBSERVE:
         return left_alone(decision, f"it is not kept for its pool: {why}")
     if decision.automatic is Automatic.RELEASED and decision.held.expiry is not None:
-        decision = decide(decision.held, now=now, timeout=decision.held.expiry - now)
+        stays = decide(decision.held, now=now, timeout=decision.held.expiry - now)
+        decision = replace(stays, reason=f"{stays.reason}; {not_given_up(why)}")
     limited = within_mode(decision, mode)
     if limited != decision:
         limited = replace(limited, reason=f"{limited.reason}; {not_yet(limited, why)}")

@@ -25,7 +25,7 @@ from activities.cluster.watch.kinds import Destination, ReadKind
 from activities.cluster.watch.offline import ClusterSnapshot
 from activities.contracts.preservation import Wish
 from policy.objects.nodes import EXCLUDE_LABEL, PRESERVE_ANNOTATION, ZONE_LABEL
-from policy.preservation.keep_or_release import PreservationAction, PreservationDecision
+from policy.preservation.keep_or_release import Automatic, PreservationAction, PreservationDecision
 from policy.preservation.machine_snapshot import ENDED_ANNOTATION
 from policy.preservation.preservation_index import PreservationIndex, PreservationNeed
 from policy.preservation.requests import ISOLATE_ANNOTATION, PRESERVE_FOR_ANNOTATION
@@ -42,7 +42,7 @@ from tests.cluster.test_preserving import DEFINITIONS, GROUP, MACHINES, NOW, Sur
 from tests.documents import document
 
 PLANS = int(os.environ.get("NODEWARDEN_TEST_PLANS", "40"))
-FOUND = (48, 101)
+FOUND = (48, 101, 1720)
 """Clusters in which the two have differed, beside some of the first."""
 FIRST_SEED = int(os.environ.get("NODEWARDEN_TEST_SEED", "1"))
 VALUES = ("now", "when-failed", "auto-preserved", "false", "true", "some-day")
@@ -216,6 +216,9 @@ async def _compared(world: Surroundings, counted: Counter[str]) -> list[str]:
         for victim, each in plan.items()
         if to_be_done(each) != wanted_of(wanted.get(victim)) and LIMITED not in each.reason
     ]
+    if any(each.begins_for_pool and each.automatic is Automatic.NOTHING for each in plan.values()):
+        # One that bears the pool's annotation and is not kept yet takes the place of another only once it is (S24).
+        return differs
     for victim, need in wanted.items():
         decision = plan[victim]
         wish = Wish(automatic=need.automatic, surplus=bool(need.released))
@@ -233,6 +236,8 @@ async def _compared(world: Surroundings, counted: Counter[str]) -> list[str]:
             differs.append(f"{victim}: planned {decision.phase} until {decision.expiry}: {decision.reason}; done: {hold}")
     for after in plan_of(await there(world.person), world.now).survey.decisions:
         before = plan[after.held.victim]
+        if after.held.victim not in wanted:
+            continue  # what is kept by now may have closed the circuit breaker of a check for others
         if to_be_done(after) not in {"", PreservationAction.DRAIN} or (before.preserved and after.expiry != before.expiry):
             differs.append(f"{after.held.victim}: planned {before.action}: {before.reason}; then {after.action}: {after.reason}")
     return differs
