@@ -11,8 +11,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from itertools import accumulate, compress
-from typing import TypeVar
+from itertools import accumulate, chain, compress, repeat
 
 from pydantic import TypeAdapter
 from temporalio import activity
@@ -22,7 +21,6 @@ from temporalio.client import (
     WorkflowExecutionStatus,
     WorkflowHandle,
     WorkflowQueryFailedError,
-    WorkflowUpdateFailedError,
 )
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
@@ -71,7 +69,7 @@ from policy.episode.messages import (
 )
 from policy.episode.modes import MODE_CHANGES_MEMO, MODES_MEMO, ClusterModes, ModeChanges
 from policy.episode.node_action import CIRCUIT_BREAKER
-from policy.episode.permits import PermitAnswer, PermitDecision, PortionAnswer
+from policy.episode.permits import PermitAnswer, PermitDecision, PortionAnswer, ScannerAnswer, ScannerQuestion
 from policy.history.spell_lifecycle import MOST_BYTES
 from policy.history.spell_lifecycle import MOST_OPEN as MOST_SPELLS
 from policy.history.spells import MOST_DAYS, MOST_RECORDS, NodeDays, ObservationRecord, ScannerSpells, Spell, unsound
@@ -79,11 +77,12 @@ from policy.preservation.preservation_index import PreservationNeed
 from policy.scan.pauses import PAUSES_MEMO, Pauses
 from policy.values.mode import Mode
 
-Answer = TypeVar("Answer")
 _ANYTHING = TypeAdapter[object](object)
 
 QUERY_TIMEOUT = timedelta(seconds=5)
-UPDATE_TIMEOUT = timedelta(seconds=18)
+ANSWERED_WITHIN = timedelta(seconds=18)
+FIRST_PAUSES = (0.0, 0.05, 0.1, 0.2, 0.5)
+"""In seconds, between queries for an answer: most are there with the first, since a query waits for the task before it."""
 
 MOST_LIVES = 10
 """So many runs of the scanner are looked through, its own among them."""
@@ -380,36 +379,38 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
         )
 
     async def request_permit(self, request: AskPermit) -> PermitAnswer:
-        """One short update. No scanner, or one that says no, is a refusal with its reason; raises Unreachable else."""
-        try:
-            answer = await self._update_scanner(request.cluster, "request_permit", request.permit, PermitAnswer)
-        except WorkflowUpdateFailedError as error:
-            return PermitAnswer(decision=PermitDecision.REFUSED, reason=f"the scanner refused the request: {error.cause}")
+        """No scanner is a refusal with its reason; raises Unreachable where one gives no answer."""
+        asked, info = request.permit, activity.info()
+        question = ScannerQuestion(id=f"{asked.incident}-{info.workflow_run_id}-{info.activity_id}", permit=asked)
+        answer = await self._ask_scanner(request.cluster, question)
         reason = f"no scanner runs for cluster {request.cluster!r}: start it with `nodewarden scan start`"
-        return answer or PermitAnswer(decision=PermitDecision.REFUSED, reason=reason)
+        return answer.permit or PermitAnswer(decision=PermitDecision.REFUSED, reason=reason)
 
     async def ask_portion(self, request: AskPortion) -> PortionAnswer:
-        """One short update with the question's id: asked again it is answered as before."""
+        """As `request_permit`. Asked again, the same question is answered as before."""
         asked = request.portion
-        try:
-            number = f"{asked.incident}-{asked.number}"
-            answer = await self._update_scanner(request.cluster, "hand_out", asked, PortionAnswer, number=number)
-        except WorkflowUpdateFailedError as error:
-            return PortionAnswer(problem=f"the scanner refused the question: {error.cause}")
-        return answer or PortionAnswer(problem=f"no scanner runs for cluster {request.cluster!r}")
+        question = ScannerQuestion(id=f"{asked.incident}-{asked.number}", portion=asked)
+        answer = await self._ask_scanner(request.cluster, question)
+        return answer.portion or PortionAnswer(problem=f"no scanner runs for cluster {request.cluster!r}")
 
-    async def _update_scanner(
-        self, cluster: str, update: str, asked: object, answer: type[Answer], *, number: str | None = None
-    ) -> Answer | None:
-        """None where no scanner runs. number: the same question has the same one."""
+    async def _ask_scanner(self, cluster: str, question: ScannerQuestion) -> ScannerAnswer:
+        """An empty answer where no scanner runs. Why not by an update: `workflows/scanner/answers.py`."""
         scanner = self._client.get_workflow_handle(scanner_id(cluster))
         try:
-            said: Answer = await scanner.execute_update(update, asked, id=number, result_type=answer, rpc_timeout=UPDATE_TIMEOUT)
+            async with asyncio.timeout(ANSWERED_WITHIN.total_seconds()):
+                await scanner.signal("ask", question, rpc_timeout=QUERY_TIMEOUT)
+                pauses = chain(FIRST_PAUSES, repeat(1.0))
+                answer = ScannerAnswer()
+                while answer == ScannerAnswer():
+                    await asyncio.sleep(next(pauses))
+                    answer = await scanner.query("answer", question, result_type=ScannerAnswer, rpc_timeout=QUERY_TIMEOUT)
+                return answer
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
-                return None
+                return ScannerAnswer()
             raise failure(ErrorType.UNREACHABLE, f"the scanner can't be asked: {error.message}") from error
-        return said
+        except (TimeoutError, WorkflowQueryFailedError) as error:
+            raise failure(ErrorType.UNREACHABLE, f"the scanner gives no answer: {str(error) or 'it takes too long'}") from error
 
 
 def _require_recent(decided: datetime | None) -> None:

@@ -244,12 +244,12 @@ class EpisodeActivities(ActivityContract):
     @activity.defn(name="episodes.request-permit")
     @abstractmethod
     async def request_permit(self, request: AskPermit) -> PermitAnswer:
-        """Ask the cluster's scanner by update. No running scanner: refused, saying how to start it."""
+        """Ask the cluster's scanner. No running scanner: refused, saying how to start it."""
 
     @activity.defn(name="episodes.ask-portion")
     @abstractmethod
     async def ask_portion(self, request: AskPortion) -> PortionAnswer:
-        """Ask the cluster's scanner by update how many pods may be freed now. No running scanner: none, with the reason."""
+        """Ask the cluster's scanner how many pods may be freed now. No running scanner: none, with the reason."""
 
     @activity.defn(name="episodes.name-deployment")
     @abstractmethod

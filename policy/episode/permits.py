@@ -88,7 +88,7 @@ class Replacing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PermitRequest(PermitSubject):
-    """An open episode asks for a permit (update `request_permit` of the scanner).
+    """An open episode asks for a permit.
 
     by_person: a person wants it now; the request of a program is refused while the node is left alone after failed attempts
     (S19).
@@ -227,6 +227,23 @@ class PortionAnswer:
     until: datetime | None = None
     again: datetime | None = None
     problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScannerQuestion:
+    """An episode asks its scanner (signal `ask`) for one of the two. id: of the question; the same id is the same question."""
+
+    id: str
+    permit: PermitRequest | None = None
+    portion: PortionRequest | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScannerAnswer:
+    """What that question was answered (query `answer`). Neither: nothing yet."""
+
+    permit: PermitAnswer | None = None
+    portion: PortionAnswer | None = None
 
 
 def standing(portions: Iterable[Portion], now: datetime) -> tuple[Portion, ...]:

@@ -23,7 +23,7 @@ from temporalio.service import RPCError
 from activities.contracts.device_check import DeviceReadingActivities, FenceDeviceActivities
 from activities.errors import ErrorType, error_type
 from policy.episode.messages import FencingInput, Need, Outcome, PreservationInput, RemediationInput
-from policy.episode.permits import PermitQuestion, PermitQuestions, PermitRequest, PortionRequest, Release
+from policy.episode.permits import PermitQuestion, PermitQuestions, PermitRequest, PortionRequest, Release, ScannerQuestion
 from policy.values.object_refs import ObjectRef
 from tests.fuzz.strange import PATIENCE, as_bytes, changed, examples
 from tests.workflows.contract import calls_of
@@ -183,8 +183,8 @@ TO_SCANNER: dict[tuple[str, str], Any] = {
     ("query", "status"): None,
     ("query", "spells"): None,
     ("query", "cluster_uid"): None,
-    ("update", "request_permit"): PermitRequest(node="n1", incident="i", workflow_id="episode/c/n1"),
-    ("update", "hand_out"): PortionRequest(node="n1", incident="i", number=1, pods=3, per_minute=6),
+    ("signal", "ask"): ScannerQuestion(id="q", permit=PermitRequest(node="n1", incident="i", workflow_id="episode/c/n1")),
+    ("query", "answer"): ScannerQuestion(id="q", portion=PortionRequest(node="n1", incident="i", number=1, pods=3, per_minute=6)),
     ("update", "pause"): PauseRequest(who="ada", reason="r", until=NOW.ready_since),
     ("update", "unpause"): PERSON,
     ("update", "set_mode"): MODE,

@@ -16,7 +16,16 @@ from policy.checks.fence_policies import NO_POLICIES
 from policy.episode.gate import By, Objection, Operation, Seen, Weight, objection
 from policy.episode.messages import Outcome, Pinned, episode_id
 from policy.episode.modes import mode_of
-from policy.episode.permits import PermitDecision, PermitQuestion, PermitQuestions, PermitRequest, Release
+from policy.episode.permits import (
+    PermitAnswer,
+    PermitDecision,
+    PermitQuestion,
+    PermitQuestions,
+    PermitRequest,
+    Release,
+    ScannerAnswer,
+    ScannerQuestion,
+)
 from policy.episode.proofs import compare_identity
 from policy.scan.scan_report import ClusterLease
 from policy.values.mode import Mode
@@ -445,26 +454,44 @@ class FleetPlay:
             ready=body.well,
             by_person=by_person,
         )
-        self._awaits(episode, scanner.update("request_permit", request))
+        question = ScannerQuestion(id=f"{episode.incident}-{self.fleet.now.timestamp()}", permit=request)
+        scanner.signal("ask", question)
+        self._awaits(episode, question)
 
-    def _awaits(self, episode: Episode, word: Word) -> None:
+    def _awaits(self, episode: Episode, question: ScannerQuestion) -> None:
+        """As the activity does: it looks for an answer, and asks anew after a while."""
+        asked = self.fleet.now
+
         def looks(_: Episode) -> None:
-            if not word.done:
+            answer = self._answer_to(question)
+            if answer is None:
                 episode.tries += 1
                 if episode.tries > 600:
                     self.fleet.ends(episode, Outcome.RELEASED.value, "no scanner answers")
+                elif episode.tries % 90 == 0:
+                    self._asks(episode, by_person=episode.by_person)
                 else:
-                    self._awaits(episode, word)
+                    self._awaits(episode, question)
                 return
-            decision = word.answer.decision if word.answer is not None else PermitDecision.REFUSED
+            decision = answer.decision
             if decision is PermitDecision.GRANTED and not episode.permit:
-                self.referee.not_paused(word.taken or self.fleet.now, f"{episode.node} is granted a permit")
+                self.referee.not_paused(asked, f"{episode.node} is granted a permit", latest=self.fleet.now)
                 episode.permit, episode.tries = True, 0
                 self._step(episode)
             elif decision is PermitDecision.REFUSED:
                 self.fleet.ends(episode, Outcome.RELEASED.value)
 
         self._later(timedelta(milliseconds=200), episode, looks)
+
+    def _answer_to(self, question: ScannerQuestion) -> PermitAnswer | None:
+        """None where there is none yet, or no scanner that can say so."""
+        if (scanner := self.fleet.scanner) is None:
+            return None
+        try:
+            answer: ScannerAnswer = scanner.query("answer", question)
+        except LookupError:
+            return None
+        return answer.permit
 
     def _rests(self, episode: Episode, *, held: bool = False) -> None:
         """It gives its permit back and keeps its node."""

@@ -190,10 +190,10 @@ class FleetReferee:
             self.fault("S18", f"an episode of {node} begins that was decided {late} ago")
         self.not_paused(decided, f"an episode of {node} begins")
 
-    def not_paused(self, moment: datetime, what: str) -> None:
-        """S44: what was decided then."""
+    def not_paused(self, moment: datetime, what: str, *, latest: datetime | None = None) -> None:
+        """S44: what was decided then. latest: where it is only known that it was between the two."""
         for owner, (since, until) in self.pauses.items():
-            if since < moment and (until is None or moment < until):
+            if since < moment and (until is None or (latest or moment) < until):
                 self.fault("S44", f"{what} after {owner} has paused, {moment - since} ago")
 
     def judge_act(self, episode: Episode, needs: str, looked: datetime) -> None:

@@ -18,7 +18,7 @@ from activities.errors import ErrorType, failure
 from policy.episode.decisions import Decision
 from policy.episode.messages import FencingInput, SeenNode, episode_id, scanner_id
 from policy.episode.modes import mode_of
-from policy.episode.permits import PermitAnswer, PermitRequest, Release
+from policy.episode.permits import PermitAnswer, PermitRequest, Release, ScannerQuestion
 from policy.history.spells import ObservationRecord, ScannerSpells
 from policy.scan.ledger import Ledger
 from policy.scan.scan_report import Candidate, CheckReport, ClusterLease, ScanReport, ViewState
@@ -314,7 +314,16 @@ class Scan:
         """An open episode asks for a permit, a person's unless it is said."""
         workflow_id = episode_id(self.cluster, node)
         request = PermitRequest(node=node, workflow_id=workflow_id, incident=incident, by_person=by_person, override=override)
-        return await self.client_handle().execute_update(HealthScanner.request_permit, request)
+        return await self.put(ScannerQuestion(id=uuid.uuid4().hex, permit=request))
+
+    async def put(self, question: ScannerQuestion) -> PermitAnswer:
+        """An episode's question, as its activity asks it."""
+        await self.client_handle().signal(HealthScanner.ask, question)
+        answer = await asked_until(
+            self.env, lambda: self.client_handle().query(HealthScanner.answer, question), lambda said: said.permit is not None
+        )
+        assert answer.permit is not None
+        return answer.permit
 
 
 @asynccontextmanager

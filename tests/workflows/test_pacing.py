@@ -82,7 +82,7 @@ async def test_pods_behind_a_cut_path_go_in_portions_too(env: WorkflowEnvironmen
 
 
 async def test_the_scanner_hands_out_what_is_left_to_every_episode(env: WorkflowEnvironment) -> None:
-    """S33: over the update by which episodes ask; asked again after a lost answer it answers the same."""
+    """S33: asked again after a lost answer it answers the same."""
     world, asking = ScriptedCluster(), service(env.client)
     async with scanning(env, world) as scan:
 

@@ -13,7 +13,18 @@ from policy.checks.fence_policies import Attempts, PowerMoment
 from policy.episode.decisions import Decision, DecisionKind
 from policy.episode.messages import Kind
 from policy.episode.modes import ClusterModes, ModeChange, ModeRule
-from policy.episode.permits import NeedsPerson, Permit, PermitDecision, PermitRequest, PermitState, Portion, Release, Replacing
+from policy.episode.permits import (
+    NeedsPerson,
+    Permit,
+    PermitAnswer,
+    PermitDecision,
+    PermitRequest,
+    PermitState,
+    Portion,
+    Release,
+    Replacing,
+    ScannerAnswer,
+)
 from policy.history.spells import Ending, HeldSpan, NodeDays, ObservationRecord, Spell
 from policy.scan.pauses import PastPause, Pause
 from policy.scan.repeat_alarm import PastIncident, Repetition
@@ -59,6 +70,7 @@ FULL = ScannerState(
     released={"h": NOW},
     releases=[UnconfirmedRelease(release=Release(node="a", incident="of-a", held=True), at=NOW)],
     portions=(Portion(incident="i", number=1, pods=2, until=LATER),),
+    answers={"q": ScannerAnswer(permit=PermitAnswer(decision=PermitDecision.REFUSED, reason="r"))},
     preservations={"a": PreservationNotice(victim="a", stamp="s", at=NOW)},
     pauses=(PastPause(pause=Pause(who="ada", owner="ada", reason="drill", since=NOW)),),
     need_person={"d": NeedsPerson(node="d", incident="k", reminded=NOW)},
@@ -140,6 +152,6 @@ async def test_who_has_waited_for_an_answer_while_the_scanner_was_stopped_gets_n
             scanner._underway.stop = StopRequest(who="ada", reason="maintenance")
 
     monkeypatch.setattr(workflow, "wait_condition", meanwhile)
-    answer = await scanner.request_permit(PermitRequest(node="x", workflow_id="episode/prod/x", incident="x"))
+    answer = await scanner._story.queue.ask(PermitRequest(node="x", workflow_id="episode/prod/x", incident="x"))
     assert (answer.decision is PermitDecision.REFUSED, "being stopped" in answer.reason) == (stopped, stopped)
     assert ("x" in scanner._state.nodes_in_hand()) is not stopped

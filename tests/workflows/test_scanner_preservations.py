@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from temporalio import workflow
-from temporalio.client import WorkflowUpdateStage
 from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts.episodes import NotifyResult, Opened
 from policy.episode.messages import Kind, SeenNode, episode_id
-from policy.episode.permits import Permit, PermitDecision, PermitRequest, PermitState
+from policy.episode.permits import Permit, PermitDecision, PermitRequest, PermitState, ScannerAnswer, ScannerQuestion
 from policy.preservation.preservation_index import PreservationNeed
 from policy.scan.report_builder import stamp_of
 from policy.scan.scan_report import ClusterLease, ViewState
@@ -108,10 +106,11 @@ async def test_who_holds_the_node_is_not_refused_for_an_episode_that_comes_to_no
         await eventually(env, lambda: bool(world.asked))
         await scan.until(lambda status: any(permit.state is PermitState.RESERVED for permit in status.permits))
         request = PermitRequest(node="node-1", workflow_id=episode_id(scan.cluster, "node-1"), incident="of-the-remediation")
-        accepted = WorkflowUpdateStage.ACCEPTED
-        asked = await scan.client_handle().start_update(HealthScanner.request_permit, request, wait_for_stage=accepted)
+        question = ScannerQuestion(id="q", permit=request)
+        await scan.client_handle().signal(HealthScanner.ask, question)
+        assert await scan.client_handle().query(HealthScanner.answer, question) == ScannerAnswer()
         world.may_open.set()
-        answer = await asyncio.wait_for(asked.result(), 20)
+        answer = await scan.put(question)
     assert answer.decision is PermitDecision.GRANTED
 
 

@@ -15,16 +15,14 @@ from temporalio import workflow
 
 from activities.contracts import search_attributes
 from activities.contracts.episodes import TOOK_OVER_MEMO
-from policy.episode.messages import episode_id, scanner_id
+from policy.episode.messages import scanner_id
 from policy.episode.modes import REPAIRS
-from policy.episode.node_action import CIRCUIT_BREAKER, NodeActionSpec, Verb
+from policy.episode.node_action import NodeActionSpec, Verb
 from policy.episode.permits import (
-    PermitAnswer,
     PermitQuestions,
-    PermitRequest,
-    PortionAnswer,
-    PortionRequest,
     Release,
+    ScannerAnswer,
+    ScannerQuestion,
 )
 from policy.history.spells import ScannerSpells
 from workflows.episode.attestation import Command, require_future, require_name_and_reason, verified_command
@@ -39,6 +37,7 @@ from workflows.kit.messages import (
     UnpauseRequest,
     invalid_input,
 )
+from workflows.scanner.answers import Answers
 from workflows.scanner.commands import Commands
 from workflows.scanner.state import ScannerInput, ScannerState, Underway
 from workflows.scanner.story import ScannerStory
@@ -61,6 +60,7 @@ class HealthScanner:
         self._state, self._underway = state, Underway(wait=request.wait)
         self._commands = Commands(request, state, self._underway)
         self._story = ScannerStory(request, state, self._underway, self._commands)
+        self._answers = Answers(request.cluster, state, self._story.queue, self._story.permits)
 
     @workflow.run
     async def run(self, request: ScannerInput) -> ScannerResult:
@@ -117,30 +117,15 @@ class HealthScanner:
         moment. None as soon as a person has stopped the scanner, although it gives the Lease back later."""
         return self._story.look(asked)
 
-    @workflow.update(description="An episode asks for leave to disrupt its node (not for people).")
-    async def request_permit(self, request: PermitRequest) -> PermitAnswer:
-        """An episode started by hand asks for a permit: granted, queued, or refused with the reason."""
-        return await self._story.queue.ask(request)
+    @workflow.signal(description="An episode asks for leave to disrupt its node, or to free pods (not for people).")
+    async def ask(self, question: ScannerQuestion) -> None:
+        """An episode asks for a permit, or how many pods it may free now; `answer` has what it was answered."""
+        await self._answers.take(question)
 
-    @request_permit.validator
-    def _check_request_permit(self, request: PermitRequest) -> None:
-        expected = episode_id(self._input.cluster, request.node)
-        if request.workflow_id != expected:
-            raise ValueError(f"workflow_id: expected {expected!r}, got {request.workflow_id!r}")
-        if not request.incident:
-            raise ValueError("incident: expected the episode's incident id, got nothing")
-        if request.override not in {"", CIRCUIT_BREAKER}:
-            raise ValueError(f"override: expected {CIRCUIT_BREAKER} or nothing, got another word")
-
-    @workflow.update(description="An episode asks how many pods it may free now (not for people).")
-    def hand_out(self, request: PortionRequest) -> PortionAnswer:
-        """An episode asks how many pods it may free now, if the cluster limits how many go in a minute."""
-        return self._story.permits.hand_out(request)
-
-    @hand_out.validator
-    def _check_hand_out(self, request: PortionRequest) -> None:
-        if request.pods < 1 or request.per_minute < 1 or not request.incident:
-            raise ValueError(f"expected an incident, at least one pod and a limit of at least 1, got {request}")
+    @workflow.query(description="What the question of an episode was answered (not for people).")
+    def answer(self, question: ScannerQuestion) -> ScannerAnswer:
+        """What that question was answered."""
+        return self._answers.of(question)
 
     # People ---------------------------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from policy.episode.decisions import Decision, DecisionKind
 from policy.episode.messages import Kind
 from policy.episode.modes import REPAIRS, ClusterModes, ModeChanges
 from policy.episode.notices import REMIND_EVERY
-from policy.episode.permits import NeedsPerson, Permit, PermitRequest, PermitState, Portion, Release, Replacing
+from policy.episode.permits import NeedsPerson, Permit, PermitRequest, PermitState, Portion, Release, Replacing, ScannerAnswer
 from policy.history.spells import NodeDays, ObservationRecord, Spell
 from policy.scan.pauses import Pauses
 from policy.scan.repeat_alarm import DEFAULT_ALARM, PastIncident, RepeatAlarm, Repetition
@@ -85,6 +85,8 @@ class ScannerState:
     """Of marks that are seen, by incident: whether there was a permit of it when the node's episode was last described."""
     portions: tuple[Portion, ...] = ()
     """Of the pods that may be freed in a minute; no more of them than pods."""
+    answers: dict[str, ScannerAnswer] = field(default_factory=dict)
+    """Of the questions that episodes asked last; keyed and bounded in `answers.py`."""
     pauses: Pauses = ()
     modes: ClusterModes = REPAIRS
     mode_changes: ModeChanges = ()
