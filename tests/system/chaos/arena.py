@@ -34,6 +34,7 @@ from policy.episode.permits import PermitState
 from policy.values.mode import Mode
 from simulator.api.server import ApiServer
 from simulator.client import ApiError
+from simulator.node import NodeFault, NodeState
 from simulator.objects import OUT_OF_SERVICE, has_taint, is_ready, uid_of
 from starter.client import Nodewarden
 from starter.errors import MissingError, RefusedError, RequestError
@@ -228,7 +229,9 @@ class Arena:
         self.note(str(plan))
         breaks_after = {each.node: each.after for each in plan.broken}
         strikes = [self._strike(each, breaks_after[each.node] if each.fault.armed else each.after) for each in plan.strikes]
-        await asyncio.gather(*strikes, *(self._break(each) for each in plan.broken))
+        async with asyncio.TaskGroup() as tasks:  # where one fails, the others end while workers and Temporal still stand
+            for each in (*strikes, *(self._break(each) for each in plan.broken)):
+                tasks.create_task(each)
         nodes = [each.node for each in plan.broken]
         asked = next((node for node in nodes if self.is_marked(node)), nodes[0])
         await asyncio.gather(self._explain(asked), self._rest(storm=plan.storm))
@@ -237,6 +240,9 @@ class Arena:
 
     async def _break(self, breakdown: Breakdown) -> None:
         await asyncio.sleep(ARMED_BEFORE + breakdown.after)
+        if self.system.cluster.nodes[breakdown.node].state is NodeState.OFF and breakdown.how != NodeFault.POWER_CUT:
+            self.note(f"{breakdown.node} does not break ({breakdown.how}): a person has it off now")
+            return
         self.recorder.breaks(breakdown.node, breakdown.how)
         self.system.cluster.break_node(breakdown.node, breakdown.how)
 
