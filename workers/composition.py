@@ -169,6 +169,8 @@ async def _cluster_serving(
         credential_hosts=lambda: device_check.hosts(name),
         repairs=MachineRepairs(client, name, settings.offenders.rules()).found,
         record=record,
+        takeover=settings.scan.takeover,
+        only_verified=verified,
     )
     permits = ScannerPermits(client)
     kind = NODE_FENCES if settings.node_fence.group == "nodewarden.io" else PROPOSED_NODE_FENCES
@@ -200,11 +202,9 @@ async def _cluster_serving(
         permits,
         licences,
         fences=fences,
-        takeover=settings.scan.takeover,
         identities=identities,
         checked=device_check,
         notify=notify_with_node,
-        only_verified=verified,
     )
     return Serving(
         queue=cluster_queue(name),
@@ -220,11 +220,8 @@ async def _cluster_serving(
                 licences,
                 fences=fences,
                 notify=notify_with_node,
-                only_verified=verified,
             ),
-            ClusterFreeing(
-                served, target.last_look, licences, identities=identities, checked=device_check, only_verified=verified
-            ),
+            ClusterFreeing(served, target.last_look, licences, identities=identities, checked=device_check),
             ClusterRemediation(served, target.last_look),
             ClusterPreservation(
                 served,

@@ -75,9 +75,9 @@ async def kept_as_failed(world: World) -> Target:
 
 def looks_itself(world: World, *, only_verified: bool = False) -> ClusterIsolation:
     """As it is served."""
-    served = ServedCluster(CLUSTER, world.connection, own_node="node-1", clock=world.clock)
-    target = ClusterTarget(served, world.permits, LICENCES, only_verified=only_verified)
-    return ClusterIsolation(served, target.last_look, world.permits, LICENCES, only_verified=only_verified)
+    served = ServedCluster(CLUSTER, world.connection, own_node="node-1", clock=world.clock, only_verified=only_verified)
+    target = ClusterTarget(served, world.permits, LICENCES)
+    return ClusterIsolation(served, target.last_look, world.permits, LICENCES)
 
 
 BY_CHECK = Need(kind=NeedKind.CHECK, check=CHECK_REF)

@@ -70,13 +70,10 @@ class Drain(ClusterActivities):
         look: Callable[[LookRequest], Awaitable[LookResult]],
         permits: GrantedPermits,
         licences: Licences,
-        *,
-        only_verified: bool = False,
     ) -> None:
-        """look: the last look at this cluster. only_verified: as of a `LastLook`."""
+        """look: the last look at this cluster."""
         super().__init__(served)
         self._look = look
-        self._only_verified = only_verified
         self._permits = permits
         self._licences = licences
 
@@ -158,7 +155,7 @@ class Drain(ClusterActivities):
         """A person, where that counts as in a last look."""
         if (need := request.need) is None or need.kind is not NeedKind.PERSON:
             return By.PROGRAM
-        doubt = self._only_verified and self._licences.command_problem(request.target, node, need.command, *REPAIRS)
+        doubt = self._served.only_verified and self._licences.command_problem(request.target, node, need.command, *REPAIRS)
         return By.PROGRAM if doubt else By.PERSON
 
     async def _permit(self, target: Target, node: NodeView, *, kept: bool) -> str:

@@ -132,12 +132,9 @@ class ClusterFreeing(ClusterActivities, FreeingActivities):
         *,
         identities: Identities | None = None,
         checked: CheckedDevices | None = None,
-        only_verified: bool = False,
     ) -> None:
-        """look: the last look at this cluster (`live/last_look.py`). licences: which know what a power worker of ours has read.
-        only_verified: a person's word for off counts only where it was verified that it is theirs."""
+        """look: the last look at this cluster. licences: which know what a power worker of ours has read."""
         self._licences = licences
-        self._only_verified = only_verified
         super().__init__(served)
         self._look = look
         self._identities = identities or Identities(served.connections)
@@ -332,7 +329,7 @@ class ClusterFreeing(ClusterActivities, FreeingActivities):
             return ""
         node = await find_node(self._connection, request.target.pinned.node)
         view = node.view if node is not None else None
-        if (ran := ran_since(view, acknowledgement.at)) or not self._only_verified:
+        if (ran := ran_since(view, acknowledgement.at)) or not self._served.only_verified:
             return ran
         return self._licences.command_problem(request.target, view, acknowledgement.sealed, Verb.ACK_OFF)
 

@@ -78,14 +78,12 @@ class ClusterIsolation(ClusterActivities, IsolationActivities):
         *,
         fences: NodeFences | None = None,
         notify: Notify = discard_notice,
-        only_verified: bool = False,
     ) -> None:
-        """look: the last look at this cluster (`live/last_look.py`). licences: which know what we have added. only_verified:
-        as of a `LastLook`."""
+        """look: the last look at this cluster (`live/last_look.py`). licences: which know what we have added."""
         super().__init__(served)
         self._licences = licences
         self._look = look
-        self._drain = Drain(served, look, permits, licences, only_verified=only_verified)
+        self._drain = Drain(served, look, permits, licences)
         self._publisher = EpisodePublisher(served, fences, notify=notify)
 
     async def mark_unschedulable(self, request: CordonRequest) -> ActResult:

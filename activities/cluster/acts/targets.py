@@ -67,17 +67,13 @@ class ClusterTarget(ClusterActivities, TargetActivities, RepetitionActivities):
         licences: Licences,
         *,
         fences: NodeFences | None = None,
-        takeover: bool = False,
         identities: Identities | None = None,
         checked: CheckedDevices | None = None,
-        only_verified: bool = False,
         notify: Notify = discard_notice,
     ) -> None:
-        """only_verified: a person's wish is acted on only where it was verified that it is theirs."""
         super().__init__(served)
         self._licences = licences
-        known = {"identities": identities, "checked": checked, "licences": licences, "only_verified": only_verified}
-        self._last_look = LastLook(served, permits, takeover=takeover, **known)
+        self._last_look = LastLook(served, permits, identities=identities, checked=checked, licences=licences)
         self._publisher = EpisodePublisher(served, fences, notify=notify)
 
     async def pin(self, request: PinRequest) -> PinResult:

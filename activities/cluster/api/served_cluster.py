@@ -87,7 +87,8 @@ class ServedCluster:
     known. source: of the fence policies, which say whether fencing is switched off.
     remediators: what the objects of other controllers say. credential_hosts: asked of the check of devices (S40).
     repairs: of a machine, by the name of its Node and its system UUID; answers in a moment, whatever fails.
-    record: writes the decision stream, None where none is configured."""
+    record: writes the decision stream, None where none is configured. takeover: what another controller has taken up is acted on
+    all the same. only_verified: a person's wish, or word for off, counts only where it was verified that it is theirs."""
 
     name: str
     connection: ClusterConnection
@@ -100,6 +101,8 @@ class ServedCluster:
     credential_hosts: Callable[[], Awaitable[CredentialHosts]] = _unknown
     repairs: Callable[[str, str], Awaitable[FoundRepairs]] = _not_counted
     record: RecordDecisions | None = None
+    takeover: bool = False
+    only_verified: bool = False
 
     @property
     def connections(self) -> Connections[ClusterConnection]:

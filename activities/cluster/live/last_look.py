@@ -165,16 +165,12 @@ class LastLook:
         served: ServedCluster,
         permits: GrantedPermits,
         *,
-        takeover: bool = False,
         identities: Identities | None = None,
         checked: CheckedDevices | None = None,
         licences: Licences | None = None,
-        only_verified: bool = False,
     ) -> None:
-        """takeover: what another controller has taken up is acted on all the same. licences: by which a person's word is known
-        again, without them none overrides anything. only_verified: whether a person's wish has to be one."""
+        """licences: by which a person's word is known again, without them none overrides anything."""
         self._licences = licences
-        self._only_verified = only_verified
         self._checked, self._served = checked, served
         self._source = served.source
         self._identities = identities or Identities(served.connections)
@@ -183,7 +179,6 @@ class LastLook:
         self._permits = permits
         self._clock = served.judged_at
         self._own_clock = served.clock
-        self._takeover = takeover
 
     async def look(self, request: LookRequest) -> LookResult:
         """Read everything, then judge. Where the node itself can't be read, a destructive act is not licensed and the
@@ -415,7 +410,7 @@ class LastLook:
             preserving=_preserves(request, sight),
             held_by=_held_by(sight),
             deletes_it=_deletes_it(request, sight),
-            takeover=self._takeover,
+            takeover=self._served.takeover,
             unattested=self._command_problem(request),
             incident=request.target.incident,
             destructive=request.destructive,
@@ -425,7 +420,7 @@ class LastLook:
     def _command_problem(self, request: LookRequest) -> str:
         """That a person wants it can't be seen; where only verified commands count, it can be shown (S42). Whether it is of the
         machine as it is now is asked with the need."""
-        if self._licences is None or not self._only_verified:
+        if self._licences is None or not self._served.only_verified:
             return ""
         if not request.destructive or request.need.kind is not NeedKind.PERSON:
             return ""

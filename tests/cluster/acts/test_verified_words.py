@@ -72,9 +72,8 @@ def wish(found: SealedCommand | None) -> Need:
 
 
 async def verdict(world: World, request: LookRequest) -> LookVerdict:
-    target = ClusterTarget(
-        ServedCluster(CLUSTER, world.connection, clock=world.clock), world.permits, LICENCES, only_verified=True
-    )
+    served = ServedCluster(CLUSTER, world.connection, clock=world.clock, only_verified=True)
+    target = ClusterTarget(served, world.permits, LICENCES)
     return (await ActivityEnvironment().run(target.last_look, request)).verdict
 
 
@@ -107,8 +106,8 @@ def acknowledged(found: SealedCommand | None) -> OffProof:
 
 
 def only_verified(world: World) -> ClusterFreeing:
-    served = ServedCluster(CLUSTER, world.connection, own_node="node-1", clock=world.clock)
-    return ClusterFreeing(served, world.target.last_look, LICENCES, only_verified=True)
+    served = ServedCluster(CLUSTER, world.connection, own_node="node-1", clock=world.clock, only_verified=True)
+    return ClusterFreeing(served, world.target.last_look, LICENCES)
 
 
 @pytest.mark.parametrize("act", ["taint_out_of_service", "delete_workload", "delete_node"])
@@ -143,8 +142,8 @@ async def test_a_permit_past_a_circuit_breaker_licenses_nothing_without_the_seal
     await world.hold_cluster_lease()
     await world.mark_as_ours(cordoned=True, boot_id=BOOT)
     world.permits.overridden = True
-    served = ServedCluster(CLUSTER, world.connection, clock=world.clock)
-    target = ClusterTarget(served, world.permits, LICENCES, only_verified=only_verified)
+    served = ServedCluster(CLUSTER, world.connection, clock=world.clock, only_verified=only_verified)
+    target = ClusterTarget(served, world.permits, LICENCES)
     said = await words_of(world)
     look = await world.look(need=wish(said(Verb.FENCE)))
 
