@@ -57,15 +57,6 @@ class KeySource:
     entry: str
     what: str
 
-    def of_file(self, made_of: Callable[[Sequence[bytes]], T]) -> T:
-        """What is made of the file's keys. Raises SettingsError that names the setting."""
-        assert self.file is not None
-        try:
-            text = self.file.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise SettingsError(f"{self.setting}_file: {self.file} can't be read: {error}") from error
-        return parsed(text, f"{self.setting}_file: {self.file}", made_of)
-
     def home(self, clusters: Mapping[str, ClusterSettings]) -> str:
         """The cluster that has the Secret: of several the one that we run in. Raises SettingsError where that is none."""
         if len(clusters) == 1:
@@ -115,6 +106,15 @@ class KeySource:
                 await asyncio.sleep(AGAIN)
 
 
+def of_file(setting: str, file: Path, made_of: Callable[[Sequence[bytes]], T]) -> T:
+    """What is made of a file's keys. Raises SettingsError that names the setting."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{setting}: {file} can't be read: {error}") from error
+    return parsed(text, f"{setting}: {file}", made_of)
+
+
 def new_keys() -> str:
     """One new key, as a file or Secret holds it."""
     return secrets.token_hex(LEAST_BYTES) + "\n"
@@ -159,7 +159,7 @@ async def encryption_of(
         what="encrypt",
     )
     if source.file is not None:
-        return source.of_file(Encryption)
+        return of_file("temporal.payload_keys_file", source.file, Encryption)
     if not source.secret:
         return None
     known = clusters()
@@ -196,7 +196,7 @@ async def keyring_of(
         what="sign",
     )
     if source.file is not None:
-        return source.of_file(Keyring)
+        return of_file("worker.signing_keys_file", source.file, Keyring)
     if source.secret:
         home = source.home(clusters)
         if home not in connections:

@@ -240,15 +240,9 @@ def _temporal_ui(settings: Settings) -> TemporalUi | None:
 
 def _sessions(file: Path | None) -> Sessions:
     from starter.web.auth import Sessions
-    from workers.deployment_keys import parsed
+    from workers.deployment_keys import of_file
 
-    if file is None:
-        return Sessions()
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"--session-keys: {file} can't be read: {error}") from error
-    return parsed(text, f"--session-keys: {file}", Sessions)
+    return of_file("--session-keys", file, Sessions) if file is not None else Sessions()
 
 
 def _keeper(warden: Nodewarden, settings: Settings, *, login: bool) -> Doorkeeper:
