@@ -6,12 +6,13 @@ Discovery would cost two dozen requests per process for a list that has not chan
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
-from policy.values.machine_apis import CLUSTER_API, MACHINE_APIS, OPENSHIFT, MachineApi, machine_api
+from policy.objects.remediations import plurals_of
+from policy.values.machine_apis import CLUSTER_API, MACHINE_APIS, OPENSHIFT, machine_api
 from policy.values.object_refs import ObjectRef
 
 
@@ -55,99 +56,54 @@ def in_version(resource: Resource, version: str) -> Resource:
     return replace(resource, api_version=f"{resource.api_version.rpartition('/')[0]}/{version}")
 
 
-NAMESPACES = Resource(api_version="v1", kind="Namespace", plural="namespaces", namespaced=False)
-NODES = Resource(api_version="v1", kind="Node", plural="nodes", namespaced=False)
-PODS = Resource(api_version="v1", kind="Pod", plural="pods")
-EVENTS = Resource(api_version="v1", kind="Event", plural="events")
-SECRETS = Resource(api_version="v1", kind="Secret", plural="secrets")
-CUSTOM_RESOURCE_DEFINITIONS = Resource(
-    api_version="apiextensions.k8s.io/v1",
-    kind="CustomResourceDefinition",
-    plural="customresourcedefinitions",
-    namespaced=False,
-)
-CONFIG_MAPS = Resource(api_version="v1", kind="ConfigMap", plural="configmaps")
-VOLUMES = Resource(api_version="v1", kind="PersistentVolume", plural="persistentvolumes", namespaced=False)
-CLAIMS = Resource(api_version="v1", kind="PersistentVolumeClaim", plural="persistentvolumeclaims")
-LEASES = Resource(api_version="coordination.k8s.io/v1", kind="Lease", plural="leases")
-VOLUME_ATTACHMENTS = Resource(
-    api_version="storage.k8s.io/v1", kind="VolumeAttachment", plural="volumeattachments", namespaced=False
-)
-NODE_HEALTH_CHECKS = Resource(
-    api_version="remediation.medik8s.io/v1alpha1", kind="NodeHealthCheck", plural="nodehealthchecks", namespaced=False
-)
-NODE_FENCES = Resource(api_version="nodewarden.io/v1alpha1", kind="NodeFence", plural="nodefences", namespaced=False)
-PROPOSED_NODE_FENCES = Resource(api_version="ha.k8s.io/v1", kind="NodeFence", plural="nodefences", namespaced=False)
+def _kind(api_version: str, kind: str, *, namespaced: bool = True) -> Resource:
+    return Resource(api_version=api_version, kind=kind, plural=plurals_of(kind)[0], namespaced=namespaced)
+
+
+NAMESPACES = _kind("v1", "Namespace", namespaced=False)
+NODES = _kind("v1", "Node", namespaced=False)
+PODS = _kind("v1", "Pod")
+EVENTS = _kind("v1", "Event")
+SECRETS = _kind("v1", "Secret")
+CUSTOM_RESOURCE_DEFINITIONS = _kind("apiextensions.k8s.io/v1", "CustomResourceDefinition", namespaced=False)
+CONFIG_MAPS = _kind("v1", "ConfigMap")
+VOLUMES = _kind("v1", "PersistentVolume", namespaced=False)
+CLAIMS = _kind("v1", "PersistentVolumeClaim")
+LEASES = _kind("coordination.k8s.io/v1", "Lease")
+VOLUME_ATTACHMENTS = _kind("storage.k8s.io/v1", "VolumeAttachment", namespaced=False)
+NODE_HEALTH_CHECKS = _kind("remediation.medik8s.io/v1alpha1", "NodeHealthCheck", namespaced=False)
+NODE_FENCES = _kind("nodewarden.io/v1alpha1", "NodeFence", namespaced=False)
+PROPOSED_NODE_FENCES = _kind("ha.k8s.io/v1", "NodeFence", namespaced=False)
 """As the node-fencing proposal has it. The group is Kubernetes' own and was never approved: it takes a setting to be written."""
-FENCE_CONFIGS = Resource(api_version="nodewarden.io/v1alpha1", kind="FenceConfig", plural="fenceconfigs", namespaced=False)
-FENCING_TEMPLATES = Resource(api_version="nodewarden.io/v1alpha1", kind="FencingTemplate", plural="fencingtemplates")
-MACHINE_DELETIONS = Resource(
-    api_version="nodewarden.io/v1alpha1", kind="MachineDeletionTemplate", plural="machinedeletiontemplates"
-)
-REBOOTS = Resource(api_version="nodewarden.io/v1alpha1", kind="RebootTemplate", plural="reboottemplates")
-VOLUME_DETACHMENTS = Resource(
-    api_version="nodewarden.io/v1alpha1", kind="VolumeDetachmentTemplate", plural="volumedetachmenttemplates"
-)
-SELF_REVIEWS = Resource(
-    api_version="authentication.k8s.io/v1", kind="SelfSubjectReview", plural="selfsubjectreviews", namespaced=False
-)
-TOKEN_REVIEWS = Resource(api_version="authentication.k8s.io/v1", kind="TokenReview", plural="tokenreviews", namespaced=False)
-ACCESS_REVIEWS = Resource(
-    api_version="authorization.k8s.io/v1", kind="SubjectAccessReview", plural="subjectaccessreviews", namespaced=False
-)
-NODE_ACTIONS = Resource(api_version="nodewarden.io/v1alpha1", kind="NodeAction", plural="nodeactions")
-ADMISSION_POLICIES = Resource(
-    api_version="admissionregistration.k8s.io/v1",
-    kind="ValidatingAdmissionPolicy",
-    plural="validatingadmissionpolicies",
-    namespaced=False,
-)
-ADMISSION_BINDINGS = Resource(
-    api_version="admissionregistration.k8s.io/v1",
-    kind="ValidatingAdmissionPolicyBinding",
-    plural="validatingadmissionpolicybindings",
-    namespaced=False,
-)
-FENCE_AGENTS_REMEDIATIONS = Resource(
-    api_version="fence-agents-remediation.medik8s.io/v1alpha1", kind="FenceAgentsRemediation", plural="fenceagentsremediations"
-)
-OPENSHIFT_MACHINE_HEALTH_CHECKS = Resource(
-    api_version=OPENSHIFT.api_version, kind="MachineHealthCheck", plural="machinehealthchecks"
-)
-CAPI_MACHINE_HEALTH_CHECKS = Resource(
-    api_version=CLUSTER_API.api_version, kind="MachineHealthCheck", plural="machinehealthchecks"
-)
-KUBEADM_CONTROL_PLANES = Resource(
-    api_version="controlplane.cluster.x-k8s.io/v1beta2", kind="KubeadmControlPlane", plural="kubeadmcontrolplanes"
-)
-CAPI_CLUSTERS = Resource(api_version=CLUSTER_API.api_version, kind="Cluster", plural="clusters")
-PRESERVATION_POLICIES = Resource(
-    api_version="nodewarden.io/v1alpha1", kind="PreservationPolicy", plural="preservationpolicies", namespaced=False
-)
-CLUSTER_VERSIONS = Resource(
-    api_version="config.openshift.io/v1", kind="ClusterVersion", plural="clusterversions", namespaced=False
-)
-MACHINE_CONFIG_POOLS = Resource(
-    api_version="machineconfiguration.openshift.io/v1",
-    kind="MachineConfigPool",
-    plural="machineconfigpools",
-    namespaced=False,
-)
-DAEMON_SETS = Resource(api_version="apps/v1", kind="DaemonSet", plural="daemonsets")
-DISRUPTION_BUDGETS = Resource(api_version="policy/v1", kind="PodDisruptionBudget", plural="poddisruptionbudgets")
+FENCE_CONFIGS = _kind("nodewarden.io/v1alpha1", "FenceConfig", namespaced=False)
+FENCING_TEMPLATES = _kind("nodewarden.io/v1alpha1", "FencingTemplate")
+MACHINE_DELETIONS = _kind("nodewarden.io/v1alpha1", "MachineDeletionTemplate")
+REBOOTS = _kind("nodewarden.io/v1alpha1", "RebootTemplate")
+VOLUME_DETACHMENTS = _kind("nodewarden.io/v1alpha1", "VolumeDetachmentTemplate")
+SELF_REVIEWS = _kind("authentication.k8s.io/v1", "SelfSubjectReview", namespaced=False)
+TOKEN_REVIEWS = _kind("authentication.k8s.io/v1", "TokenReview", namespaced=False)
+ACCESS_REVIEWS = _kind("authorization.k8s.io/v1", "SubjectAccessReview", namespaced=False)
+NODE_ACTIONS = _kind("nodewarden.io/v1alpha1", "NodeAction")
+ADMISSION_POLICIES = _kind("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy", namespaced=False)
+ADMISSION_BINDINGS = _kind("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding", namespaced=False)
+FENCE_AGENTS_REMEDIATIONS = _kind("fence-agents-remediation.medik8s.io/v1alpha1", "FenceAgentsRemediation")
+OPENSHIFT_MACHINE_HEALTH_CHECKS = _kind(OPENSHIFT.api_version, "MachineHealthCheck")
+CAPI_MACHINE_HEALTH_CHECKS = _kind(CLUSTER_API.api_version, "MachineHealthCheck")
+KUBEADM_CONTROL_PLANES = _kind("controlplane.cluster.x-k8s.io/v1beta2", "KubeadmControlPlane")
+CAPI_CLUSTERS = _kind(CLUSTER_API.api_version, "Cluster")
+PRESERVATION_POLICIES = _kind("nodewarden.io/v1alpha1", "PreservationPolicy", namespaced=False)
+CLUSTER_VERSIONS = _kind("config.openshift.io/v1", "ClusterVersion", namespaced=False)
+MACHINE_CONFIG_POOLS = _kind("machineconfiguration.openshift.io/v1", "MachineConfigPool", namespaced=False)
+DAEMON_SETS = _kind("apps/v1", "DaemonSet")
+DISRUPTION_BUDGETS = _kind("policy/v1", "PodDisruptionBudget")
 
 
 # The objects of the three Machine APIs, and the versions that a server may have of them; the APIs are a table in
 # `policy/values/machine_apis.py`.
 
-
-def _resources(kind: str, apis: Iterable[MachineApi]) -> dict[MachineApi, Resource]:
-    return {api: Resource(api_version=api.api_version, kind=kind, plural=f"{kind.lower()}s") for api in apis}
-
-
-MACHINES = _resources("Machine", MACHINE_APIS)
-MACHINE_SETS = _resources("MachineSet", MACHINE_APIS)
-MACHINE_DEPLOYMENTS = _resources("MachineDeployment", (api for api in MACHINE_APIS if api.has_deployments))
+MACHINES = {api: _kind(api.api_version, "Machine") for api in MACHINE_APIS}
+MACHINE_SETS = {api: _kind(api.api_version, "MachineSet") for api in MACHINE_APIS}
+MACHINE_DEPLOYMENTS = {api: _kind(api.api_version, "MachineDeployment") for api in MACHINE_APIS if api.has_deployments}
 """Each in the newest version that we speak."""
 
 
