@@ -124,7 +124,6 @@ PHASES = {
 
 
 def phase(phase: str) -> str:
-    """A phase, as people read it."""
     return PHASES.get(Phase(phase), phase)
 
 
@@ -222,7 +221,6 @@ def rung(episode: EpisodeStatus, now: datetime) -> str:
 
 
 def kept(episode: EpisodeStatus) -> str:
-    """How a preservation stands."""
     if episode.preserved_until is None:
         return f"not yet in force: {episode.problem}"
     problem = f"; {episode.problem}" if episode.problem else ""
@@ -239,7 +237,6 @@ class Kept(Protocol):
 
 
 def kept_by(kept: Kept) -> str:
-    """Who has a machine preserved, and why."""
     return f"by {kept.requester or 'a person who gave no name'}: {kept.reason or 'no reason given'}"
 
 

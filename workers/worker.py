@@ -73,7 +73,6 @@ class WorkerDeployment:
 
 
 def activities_of(*services: object) -> list[Callable[..., Any]]:
-    """The activities among the methods of these objects."""
     methods = [getattr(service, name) for service in services for name in dir(service) if not name.startswith("_")]
     return [method for method in methods if hasattr(method, "__temporal_activity_definition")]
 

@@ -26,7 +26,6 @@ _BROKEN = "('Failed', 'Terminated', 'Canceled', 'TimedOut')"
 
 
 def page_of(address: str, cluster: str, node: str = "") -> str:
-    """Our page of a node, or of the whole cluster."""
     if not address:
         return ""
     return f"{address}/c/{_part(cluster)}" + (f"/nodes/{_part(node)}" if node else "")

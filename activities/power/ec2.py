@@ -391,7 +391,6 @@ class Ec2Driver:
 
     @property
     def endpoint(self) -> str:
-        """Region and instance."""
         return self.place.endpoint
 
     @property

@@ -124,7 +124,6 @@ class PowerService(DeviceService, PowerActivities):
             return await driver.given_up(request.machine, Deadline.within(request.deadline))
 
     async def read_path(self, request: PowerRequest) -> Reading:
-        """A path is read like power."""
         return await self.read_power(request)
 
     async def cut_path(self, request: PowerRequest) -> CommandResult:

@@ -75,7 +75,6 @@ class Counts(StandingCounts):
 
     @property
     def total(self) -> int:
-        """All targets that the check counts."""
         known = self.healthy + self.soon + self.starting + self.unhealthy + self.deleting
         return known + self.excluded + self.recovering
 
@@ -237,7 +236,6 @@ class Tally:
         self._control_plane: set[str] = set()
 
     def add(self, target: JudgedTarget, verdict: Verdict) -> None:
-        """Count a verdict that is new."""
         self._standings[verdict.standing] += 1
         if _of_control_plane(target, verdict):
             self._control_plane.add(target.key)
@@ -257,7 +255,6 @@ class Tally:
         return updating != (target.key in self._updating) or _of_control_plane(target, verdict) != counted_as_member
 
     def counts(self) -> Counts:
-        """The sum as it is now."""
         standings = self._standings
         return Counts(
             healthy=standings[Standing.HEALTHY],

@@ -179,7 +179,6 @@ class Inventory:
         )
 
     def names(self) -> Iterator[str]:
-        """The names of all Nodes in order."""
         if self._names is None:
             self._names = sorted(self.nodes)
         return iter(self._names)

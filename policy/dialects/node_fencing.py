@@ -108,7 +108,6 @@ def holds_back_only(obj: Mapping[str, object]) -> bool:
 
 
 def is_fence_policy(obj: Mapping[str, object]) -> bool:
-    """Whether the object is a ConfigMap that is named as a fence policy."""
     return _name_of(obj).startswith(POLICY_PREFIX)
 
 

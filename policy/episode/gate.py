@@ -76,7 +76,6 @@ def held(node: NodeView) -> str:
 
 
 def switched_off_node(node: NodeView) -> str:
-    """The label switches fencing off for this node."""
     value = node.labels.get(FENCING_LABEL, ON)
     return f"the label {FENCING_LABEL}={value} switches fencing off for it" if value.lower() != ON else ""
 
@@ -131,7 +130,6 @@ def begun_as_failed(node: NodeView) -> bool:
 
 
 def taken_away(node: NodeView | None, machines: Iterable[MachineView]) -> str:
-    """A controller is taking the node or one of its Machines away."""
     for taint in node.taints if node is not None else ():
         if (who := TAKEN_AWAY_BY.get(taint.key)) is not None:
             return f"{who} is taking the node away, as the taint {taint.key} says"

@@ -94,7 +94,6 @@ class Notice:
 
     @property
     def repetition_key(self) -> tuple[str | int, ...]:
-        """A key that is equal for repetitions of the same notice."""
         return (self.when, self.cluster, self.subject, self.text, self.commands_given)
 
     @property

@@ -67,12 +67,10 @@ class MethodAction(StrEnum):
 
     @property
     def has_off(self) -> bool:
-        """Whether it switches a device off."""
         return self in {MethodAction.OFF, MethodAction.REBOOT, MethodAction.RESTART}
 
     @property
     def has_on(self) -> bool:
-        """Whether it switches a device on."""
         return self in {MethodAction.ON, MethodAction.REBOOT, MethodAction.RESTART}
 
 
@@ -126,7 +124,6 @@ class FenceConfig:
     errors: tuple[str, ...] = ()
 
     def step(self, step: FenceStep) -> tuple[Method, ...]:
-        """The methods of one step, in their order."""
         match step:
             case FenceStep.ISOLATION:
                 return self.isolation
@@ -136,7 +133,6 @@ class FenceConfig:
                 return self.recovery
 
     def lists(self, action: MethodAction) -> bool:
-        """Whether power management has a method of that action."""
         return any(method.action is action for method in self.power_management)
 
 

@@ -347,7 +347,6 @@ class Remembered:
         """Node and endpoint of each device that is another node's, too, by the last check of all; reported or not."""
 
     def last_successes(self, node: str) -> dict[str, datetime]:
-        """The last success of each device of a node, by endpoint."""
         return {endpoint: datetime.fromtimestamp(at, UTC) for endpoint, at in self._answered.get(node, {}).items()}
 
     def note_answer(self, node: CheckedNode, row: DeviceRow) -> DeviceNotice | None:

@@ -279,12 +279,10 @@ class FencingPlan:
 
     @property
     def with_levels(self) -> FencingPlan:
-        """The same plan, each device with the levels that it is in."""
         return self.with_devices(lambda device: replace(device, levels=levels_with(device.endpoint, self.endpoints_of_levels)))
 
     @property
     def devices(self) -> tuple[PowerDevice, ...]:
-        """Every power device, of all levels."""
         return tuple(device for level in self.levels for device in level)
 
     @property

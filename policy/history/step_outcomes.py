@@ -84,7 +84,6 @@ def spans(record: Sequence[RecordEntry], ended: datetime) -> Iterator[tuple[Reco
 
 
 def tries(repair: EndedRepair) -> Iterator[Try]:
-    """Those of one episode, in their order."""
     if repair.kind is Kind.FENCING:
         begun = any(entry.act == PHASE and entry.outcome == Phase.RUNNING.value for entry in repair.record)
         begins = [(repair.started, Kind.FENCING.value.lower())] if begun else []

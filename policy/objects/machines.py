@@ -127,7 +127,6 @@ class WorkloadCluster:
 
 
 def machine_key(api: MachineApi, namespace: str, name: str) -> str:
-    """The key of a Machine among all targets."""
     return f"{api.name}/{namespace}/{name}"
 
 
@@ -173,7 +172,6 @@ def claims_of(machine: MachineView) -> tuple[str, ...]:
 
 
 def answers_of(node: NodeView | None) -> set[str]:
-    """The claims that a Node answers to."""
     if node is None:
         return set()
     answers = {f"node/{node.name}", *(f"machine/{machine_key(*named)}" for named in named_by(node))}

@@ -170,7 +170,6 @@ def claim_of(since: datetime, incident: str) -> str:
 
 
 def is_deleted_by(node: NodeView, incident: str) -> bool:
-    """Whether that incident deletes the node's Machine."""
     value = node.annotations.get(TERMINATING_ANNOTATION, "")
     return value.endswith(f" by incident {incident}") and node.labels.get(TERMINATING_LABEL) == digest_of(value)
 

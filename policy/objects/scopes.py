@@ -34,7 +34,6 @@ EXPECTED = f"{CLUSTER}, {ZONE}, {POOL} or the key of a node label"
 
 
 def is_scope(text: str) -> bool:
-    """Whether a text can name a scope."""
     return _LABEL.fullmatch(text) is not None
 
 
@@ -54,7 +53,6 @@ def scope_of(group: str) -> str:
 
 
 def group_phrase(group: str) -> str:
-    """The name of a group in a sentence."""
     if group == CLUSTER:
         return "the cluster"
     return f"the nodes without {scope_of(group)}" if group.endswith("=") else group
@@ -78,7 +76,6 @@ class GroupCount:
         return percent(self.unresponsive, self.nodes)
 
     def and_more(self, down: int) -> GroupCount:
-        """The count with `down` more unresponsive nodes."""
         return replace(self, unresponsive=min(self.unresponsive + down, self.nodes))
 
 
@@ -142,7 +139,6 @@ class GroupTally:
         return GroupCount(group=group, nodes=nodes, unresponsive=unresponsive, without_storage=without_storage)
 
     def all(self) -> list[GroupCount]:
-        """Every group that has a node."""
         return [self.of(group) for group in sorted(self._counts)]
 
     def _standing(self, node: NodeView) -> tuple[tuple[str, ...], bool, bool]:

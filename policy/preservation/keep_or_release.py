@@ -580,7 +580,6 @@ def _taint(decision: PreservationDecision) -> bool | None:
 
 
 def _condition(decision: PreservationDecision, drained: bool | None) -> PreservedCondition | None:
-    """The Node's condition, where it has to change."""
     held = decision.held
     assert held.node is not None
     found = held.node.condition(CONDITION)

@@ -287,7 +287,6 @@ class Mistakes:
         return len(self._known)
 
     def __iter__(self) -> Iterator[Mistake]:
-        """In the order in which they were seen."""
         return iter(list(self._known.values()))
 
     def look(self, held: Held | None, key: str, ref: ObjectRef | None) -> None:

@@ -173,7 +173,6 @@ def members_from_nodes(nodes: Iterable[NodeView], pods: Iterable[StaticPod] = ()
 
 
 def _member_of(machine: MachineView) -> ControlPlaneMember:
-    """A control-plane Machine of Cluster API."""
     return ControlPlaneMember(
         name=machine.name,
         node=machine.node_name,

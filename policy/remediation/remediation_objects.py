@@ -61,7 +61,6 @@ class WantedObject:
 
     @property
     def of_machine(self) -> bool:
-        """Whether it is about the Machine, not the Node."""
         return self.machine is not None and (self.check is None or self.check.kind == OF_MACHINES)
 
     @property

@@ -32,7 +32,6 @@ class Pause:
     until: datetime | None = None
 
     def holds(self, now: datetime) -> bool:
-        """Whether it is still in force."""
         return self.until is None or now < self.until
 
     def is_of(self, name: str) -> bool:

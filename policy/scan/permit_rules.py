@@ -294,12 +294,10 @@ class Occupancy(ObjectLimits):
         return [found[place] for place in sorted(found)]
 
     def is_reserved(self, identity: Identity) -> bool:
-        """Whether a candidate that was reserved is the same."""
         return not self._reserved.isdisjoint(identity.claims)
 
     @property
     def names(self) -> list[str]:
-        """The nodes of all permits that count."""
         return [*(permit.node for permit in self.counted), *(each.node for each in self.reserved)]
 
     def other_members(self, node: str) -> set[str]:

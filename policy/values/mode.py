@@ -25,7 +25,6 @@ class Mode(StrEnum):
     """All that health checks, templates and policies ask for."""
 
     def allows(self, needed: Mode) -> bool:
-        """Whether an act that needs the mode `needed` may be done."""
         return _ORDER.index(self) >= _ORDER.index(needed)
 
 

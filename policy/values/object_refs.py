@@ -71,7 +71,6 @@ _VARIABLE = re.compile(r"[A-Za-z_][-._A-Za-z0-9]*")
 
 
 def is_object_name(text: str) -> bool:
-    """Whether an object of Kubernetes may have that name."""
     return _OBJECT_NAME.fullmatch(text) is not None
 
 
@@ -81,7 +80,6 @@ def is_relative_file(text: str) -> bool:
 
 
 def is_variable(text: str) -> bool:
-    """Whether an environment variable may have that name."""
     return _VARIABLE.fullmatch(text) is not None
 
 

@@ -59,7 +59,6 @@ class Selector:
     requirements: tuple[Requirement, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether an object with these labels is selected."""
         for requirement in self.requirements:  # noqa: SIM110 - asked of every object for every check: twice as fast as all()
             if not requirement.matches(labels):
                 return False

@@ -91,7 +91,6 @@ def _lines(snapshot: LedgerSnapshot) -> tuple[ModeLine, ...]:
 
 
 def _as_text(found: ModesAnswer) -> RenderableType:
-    """What is set, and which nodes are in which mode."""
     from rich.console import Group
     from rich.padding import Padding
     from rich.text import Text

@@ -325,7 +325,6 @@ def show(
 
 
 def print_command_answer(session: Session, answer: str, *, cluster: str, node: str = "", workflow_id: str = "") -> None:
-    """What a workflow has answered to a person's word."""
     from starter.output.models import CommandAnswer
 
     print_answer(session, answer, lambda: CommandAnswer(cluster=cluster, answer=answer, node=node, workflow_id=workflow_id))

@@ -46,7 +46,6 @@ _Dumper.add_multi_representer(str, _text)  # members of an enumeration as well
 
 
 def to_yaml(documents: Iterable[dict[str, Any]]) -> str:
-    """Several documents in one text."""
     return "---\n".join(map(_one, documents))
 
 

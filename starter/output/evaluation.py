@@ -44,7 +44,6 @@ def as_model(checks: Iterable[CheckEvaluation], mistakes: Sequence[ManifestMista
 
 
 def opinion_of(evaluation: CheckEvaluation, target: TargetEvaluation, unblock: tuple[str, ...]) -> Opinion:
-    """One check, and what it thinks of one target alone."""
     return Opinion(**_head_of(evaluation), verdict=verdict_of(target), unblock=unblock)
 
 

@@ -84,7 +84,6 @@ class _Line:
 
     @property
     def whole(self) -> Text:
-        """The cells as a line of a list."""
         name, *others = self.cells
         return Text("  ").join([Text(str(name), style="bold"), *(Text("").append(each) for each in others)])
 

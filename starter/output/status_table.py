@@ -396,6 +396,5 @@ def _preservation_table(found: PreservedNodes, within: bool) -> Table:
 
 
 def _why_preserved(each: PreservedNode) -> Text:
-    """Who has it kept and why, and what is wrong."""
     text = Text(wording.kept_by(each))
     return text.append(f"\n{each.problem}", style="red") if each.problem else text

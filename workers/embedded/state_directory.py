@@ -112,7 +112,6 @@ class StateDirectory:
         return self.log.open("ab")
 
     def log_tail(self) -> str:
-        """The end of the log on one line."""
         try:
             text = self.log.read_bytes()[-4000:].decode(errors="replace")
         except FileNotFoundError:

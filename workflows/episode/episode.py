@@ -449,7 +449,6 @@ class Episode:
         return result
 
     def see(self, seen: SeenNode | None) -> None:
-        """The node was read live."""
         self.state.last_seen = self.state.last_look = seen
 
     # Waiting --------------------------------------------------------------------------------------------------------

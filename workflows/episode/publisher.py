@@ -82,7 +82,6 @@ class Publisher:
         self._state.shown = status
 
     def add_event(self, event: PublishedEvent) -> None:
-        """An Event, after those that wait."""
         self._state.events = [*self._state.events, event][-MAXIMUM_EVENTS:]
 
     def note_off(self, off_proven: datetime | None) -> None:

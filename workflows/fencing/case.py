@@ -90,7 +90,6 @@ class PinnedNode:
         return not same_machine(self.pinned, seen)
 
     def is_gone(self) -> bool:
-        """Whether there is no Node of that name any more."""
         seen = self._episode.state.last_look
         return seen is not None and not seen.present
 

@@ -262,5 +262,4 @@ def states(readings: Sequence[Reading]) -> str:
 
 
 def longer(pause: timedelta) -> timedelta:
-    """The next pause of a poll."""
     return min(pause * 1.5, POLL_INTERVAL_MAXIMUM)

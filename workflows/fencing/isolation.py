@@ -84,7 +84,6 @@ class IsolationSequence:
 
     @property
     def has_detached(self) -> bool:
-        """Whether any volume was had detached."""
         return bool(self._progress.volumes.detached)
 
     def begin_anew(self) -> None:
@@ -148,7 +147,6 @@ class IsolationSequence:
         self.publish_cordon()
 
     def publish_cordon(self) -> None:
-        """As an Event."""
         self._node_writer.send_event(EventReason.NODE_ISOLATED, self._episode.state.reason)
 
     async def _taint(self, method: PlannedMethod) -> None:

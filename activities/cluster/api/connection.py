@@ -187,7 +187,6 @@ class ClusterConnection:
         certificate_authority: Path | None = None,
         timeouts: Timeouts | None = None,
     ) -> Self:
-        """An explicit address."""
         credentials = ExplicitCredentials(url, token=token, token_file=token_file, certificate_authority=certificate_authority)
         return cls(credentials, timeouts=timeouts)
 

@@ -119,7 +119,6 @@ class PreservedMachineReader:
         return self._connections.of(ref.api_version)
 
     def path_of(self, ref: ObjectRef, *, subresource: str = "") -> str:
-        """Where that Machine is, in the version in which it was seen."""
         return resource_of(ref).path(ref.name, namespace=ref.namespace, subresource=subresource)
 
     async def look(self, node: str, machine: ObjectRef | None, *, unhealthy: str = "") -> PreservedMachine:

@@ -312,7 +312,6 @@ def is_of_cluster(machine: MachineView, check: HealthCheck) -> bool:
 
 
 async def cluster_of(connections: Readers, check: HealthCheck) -> WorkloadCluster | None:
-    """The Cluster that a check of Cluster API names."""
     return await read_cluster(connections.machines, f"{check.ref.namespace}/{check.cluster_name}")
 
 

@@ -44,7 +44,6 @@ class LiveNode:
 
     @property
     def taints(self) -> tuple[Taint, ...]:
-        """All of them, in the order of the object."""
         return tuple(
             Taint(key=taint.get("key", ""), effect=taint.get("effect", ""), value=taint.get("value", ""))
             for taint in (self.document.get("spec") or {}).get("taints") or ()

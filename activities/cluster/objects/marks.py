@@ -27,7 +27,6 @@ from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL, OUR_TAINT, Taint
 
 
 def is_ours(mark: Mark | None, target: Target) -> bool:
-    """Whether that mark is of this very episode."""
     return mark is not None and mark.incident == target.incident and mark.workflow_id == target.workflow_id
 
 

@@ -104,7 +104,6 @@ def cordon() -> Operations:
 
 
 def uncordon() -> Operations:
-    """Make a node schedulable that is not."""
     return ({"op": "remove", "path": "/spec/unschedulable"},)
 
 

@@ -48,7 +48,6 @@ Readers = Connections[ApiReader]
 
 
 async def read_views(connection: ApiReader, resource: Resource, decoding: Decoding[T]) -> list[T]:
-    """All objects of one kind, as a watch decodes them."""
     try:
         pages = connection.list_pages(resource.path())
         return [item.value async for page in pages for item in decoding.items(page.body)]
@@ -181,7 +180,6 @@ def _paths(obj: JsonObject) -> list[str]:
 
 
 def _collections(path: str, obj: JsonObject) -> set[str]:
-    """The collection of the object's namespace, and that of all."""
     own = path.rpartition("/")[0]
     namespace = obj["metadata"].get("namespace") or DEFAULT_NAMESPACE
     return {own, own.replace(f"/namespaces/{namespace}/", "/")}

@@ -242,7 +242,6 @@ async def read_attachments(connection: ClusterConnection, node: str) -> tuple[At
 
 
 async def read_standing(connection: ClusterConnection, node: str) -> NodeWorkload:
-    """Pods and attachments of a node."""
     pods, attachments = await asyncio.gather(read_pods(connection, node), read_attachments(connection, node))
     return NodeWorkload(pods=pods, attachments=attachments)
 

@@ -224,7 +224,6 @@ class Intake:
         )
 
     def remove_check(self, key: str) -> None:
-        """A health check that was deleted."""
         self._forget(key)
         self.objects.pop(key, None)
         self.ledger.remove_check(key)

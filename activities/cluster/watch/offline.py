@@ -83,7 +83,6 @@ class ClusterSnapshot:
         return list(self._intake.checks.values())
 
     def judge_templates(self) -> None:
-        """Which checks can be used, by `templates`."""
         self._intake.judge_templates(lambda check, ref: self.templates.get(check.ref.key, {}).get(ref, UNKNOWN))
 
     def put(self, obj: JsonObject, source: str) -> None:

@@ -91,7 +91,6 @@ class _Reading:
             self._cluster.mistakes.append(ManifestMistake(source=connection.url, message=message))
 
     def take(self, kind: ReadKind, listed: list[Item[Any]]) -> None:
-        """Put what was listed where it goes."""
         for key, value in ((each.key, each.value) for each in listed):
             if kind.decoding is not OBJECT_DECODING:
                 self._take_view(kind, key, value)

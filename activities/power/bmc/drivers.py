@@ -83,7 +83,6 @@ class BmcDriver:
 
     @property
     def endpoint(self) -> str:
-        """The device in its one spelling."""
         return self.address.endpoint
 
     @property

@@ -263,7 +263,6 @@ def read_event_log(get: Get, excerpt: Callable[[object], str], holders: list[str
 
 
 def _logs(get: Get, holder: str) -> Iterator[str]:
-    """The paths of the entries of each log there."""
     services = get(LogHolder, holder).log_services
     if not services:
         return

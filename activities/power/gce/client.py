@@ -99,7 +99,6 @@ class Account:
 
     @property
     def secrets(self) -> list[str]:
-        """The key and, where there is one, the token."""
         secrets = [self._info.get("private_key", ""), self._info.get("private_key_id", "")] if self._info else []
         if self._credentials is not None and self._credentials.token:
             secrets.append(str(self._credentials.token))

@@ -64,7 +64,6 @@ class OpenShiftRules:
         )
 
     def judge(self, target: JudgedTarget, now: datetime) -> Verdict:
-        """What the check thinks of a Machine that it covers."""
         machine = target.machine
         assert machine is not None, "a MachineHealthCheck covers Machines"
         verdict = self._by_criteria(target, machine, now)
@@ -175,7 +174,6 @@ class ClusterApiRules:
         )
 
     def judge(self, target: JudgedTarget, now: datetime) -> Verdict:
-        """What the check thinks of a Machine that it covers."""
         machine = target.machine
         assert machine is not None, "a MachineHealthCheck covers Machines"
         if annotation := machine.kept_out_by:

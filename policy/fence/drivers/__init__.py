@@ -99,7 +99,6 @@ class DeviceIndex(Generic[Owner]):
         self._count = 0
 
     def add(self, owner: Owner, endpoint: str) -> None:
-        """It has the device of that endpoint, too."""
         behind = device_behind(endpoint)
         bmc = bmc_of(behind)
         self._count += 1
@@ -107,7 +106,6 @@ class DeviceIndex(Generic[Owner]):
             self._known[key].setdefault(owner, self._count)
 
     def having(self, endpoint: str) -> list[Owner]:
-        """All that have the device of that endpoint, in the order in which they were added."""
         behind = device_behind(endpoint)
         bmc = bmc_of(behind)
         found = {**self._known.get(behind, {}), **self._known.get(bmc if bmc != behind else f"{bmc}/", {})}

@@ -90,7 +90,6 @@ def answer_of(parameters: Mapping[str, str], name: str, *, default: str) -> bool
 
 
 def authority(host: str, port: int) -> str:
-    """Host and port as they stand in a URL."""
     return f"{f'[{host}]' if ':' in host else host}:{port}"
 
 
