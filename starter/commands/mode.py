@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from starter.commands.arguments import ClusterOption, OutputOption, WhoOption, complete_nodes
-from starter.commands.session import Session, given, print_command_answer, session_of, show, working
+from starter.commands.arguments import ClusterOption, OutputOption, WhoOption, complete_nodes, for_a_cluster
+from starter.commands.session import Session, given, print_command_answer, show
 from starter.errors import SilentError
 from workers.errors import SettingsError
 
@@ -40,11 +40,10 @@ def mode(context: typer.Context, cluster: ClusterOption = "", output: OutputOpti
         _shown(context, cluster=cluster, output=output)
 
 
-@working
-async def _shown(context: typer.Context, *, cluster: str, output: OutputOption) -> None:
+@for_a_cluster
+async def _shown(session: Session) -> None:
     from starter.output.models import ModesAnswer
 
-    session = session_of(context, cluster=cluster, output=output)
     async with session.connected() as (warden, settings, name):
         modes, changes = await warden.scanner(name).modes(), await warden.scanner(name).mode_changes()
     known, unread = await _known(session, settings, modes)
@@ -120,17 +119,15 @@ def _as_text(found: ModesAnswer) -> RenderableType:
 
 
 @app.command("set")
-@working
+@for_a_cluster
 async def set_mode(
-    context: typer.Context,
+    session: Session,
     level: Annotated[str, typer.Argument(metavar="MODE", help="observe, cordon, drain or repair.")],
     node: NodesArgument = None,
     *,
     selector: SelectorOption = "",
     reason: WhyOption,
     who: WhoOption = "",
-    cluster: ClusterOption = "",
-    output: OutputOption = None,
 ) -> None:
     """Set how far programs may go with these nodes, or with all. The newest rule that covers a node counts.
 
@@ -139,47 +136,34 @@ async def set_mode(
     Arm a rack: `nodewarden mode set repair -l rack=r7 --reason "first rack"`. Take it back: `nodewarden mode unset -l rack=r7
     --reason "enough for today"`.
     """
-    await _say(context, level, node, selector, reason=reason, who=who, cluster=cluster, output=output)
+    await _say(session, level, node, selector, reason=reason, who=who)
 
 
 @app.command("unset")
-@working
+@for_a_cluster
 async def unset(
-    context: typer.Context,
+    session: Session,
     node: NodesArgument = None,
     *,
     selector: SelectorOption = "",
     everything: Annotated[bool, typer.Option("--all", help="Every rule, of all nodes.")] = False,
     reason: WhyOption,
     who: WhoOption = "",
-    cluster: ClusterOption = "",
-    output: OutputOption = None,
 ) -> None:
     """Take the rule of exactly these nodes back, or with --all every rule: what was set before, or the setting scan.mode, holds
     again. Exit code 2: neither nodes nor a selector nor --all, since that may arm all nodes at once."""
     if everything is bool(node or selector):
         raise SettingsError("expected nodes, --selector or --all, which takes every rule back and may arm all nodes at once")
-    await _say(context, None, node, selector, reason=reason, who=who, cluster=cluster, output=output)
+    await _say(session, None, node, selector, reason=reason, who=who)
 
 
-async def _say(
-    context: typer.Context,
-    level: str | None,
-    nodes: list[str] | None,
-    selector: str,
-    *,
-    reason: str,
-    who: str,
-    cluster: str,
-    output: OutputOption,
-) -> None:
+async def _say(session: Session, level: str | None, nodes: list[str] | None, selector: str, *, reason: str, who: str) -> None:
     """level: None takes the rule back."""
     from policy.episode.modes import UNSET
     from policy.values.mode import read_mode
 
     if level is not None and (problem := read_mode(level)[1]):
         raise SettingsError(f"MODE: {problem}")
-    session = session_of(context, cluster=cluster, output=output)
     async with session.connected() as (warden, settings, name):
         if level is not None:
             for node in nodes or ():

@@ -12,7 +12,6 @@ import typer
 
 from starter.commands.arguments import (
     BEGIN,
-    ClusterOption,
     FilesOption,
     NodeArgument,
     NodeOrCommand,
@@ -22,19 +21,10 @@ from starter.commands.arguments import (
     ReasonOption,
     WhoOption,
     asked_now,
+    for_a_cluster,
 )
 from starter.commands.episodes import print_begun, send_command
-from starter.commands.session import (
-    Exit,
-    Session,
-    complain,
-    given,
-    hold_of,
-    moment_of,
-    session_of,
-    show,
-    working,
-)
+from starter.commands.session import Exit, Session, complain, given, hold_of, moment_of, session_of, show, working
 from starter.output import PIPE_WIDTH
 from workers.errors import SettingsError
 
@@ -49,9 +39,9 @@ app = typer.Typer(
 
 
 @app.command(BEGIN)
-@working
+@for_a_cluster
 async def begin(
-    context: typer.Context,
+    session: Session,
     node: NodeArgument,
     *,
     hold: Annotated[
@@ -65,14 +55,11 @@ async def begin(
     ] = False,
     reason: ReasonOption = "no reason given",
     who: WhoOption = "",
-    cluster: ClusterOption = "",
-    output: OutputOption = None,
 ) -> Exit | None:
     """Keep the machine of NODE as it is, powered, until its time is over or a person releases it. It is drained if it fails.
 
     A node that is preserved already stays preserved until the same moment (see `preserve extend`); --isolate is added to that.
     """
-    session = session_of(context, cluster=cluster, output=output)
     wanted = hold_of(hold) if hold else None
     async with session.connected() as (warden, _, name):
         why = given("--reason", reason)
@@ -81,9 +68,9 @@ async def begin(
 
 
 @app.command("extend")
-@working
+@for_a_cluster
 async def extend(
-    context: typer.Context,
+    session: Session,
     node: OpenArgument,
     *,
     until: Annotated[str, typer.Option("--until", metavar="RFC3339", help="When it is to end.")] = "",
@@ -91,8 +78,6 @@ async def extend(
     shorten: Annotated[bool, typer.Option("--shorten", help="Let --until be earlier than the end that it has.")] = False,
     reason: ReasonOption = "no reason given",
     who: WhoOption = "",
-    cluster: ClusterOption = "",
-    output: OutputOption = None,
 ) -> None:
     """Let the preservation of NODE end later: so much later, or at a moment."""
 
@@ -107,32 +92,28 @@ async def extend(
             shorten=shorten,
         )
 
-    await send_command(session_of(context, cluster=cluster, output=output), node, send)
+    await send_command(session, node, send)
 
 
-@working
+@for_a_cluster
 async def release(
-    context: typer.Context,
+    session: Session,
     node: OpenArgument,
     *,
     reason: ReasonOption = "no reason given",
     who: WhoOption = "",
-    cluster: ClusterOption = "",
-    output: OutputOption = None,
 ) -> None:
     """End the preservation of NODE now. A machine that has failed is then deleted, for its owner to replace it; a node that no
     Machine belongs to is fenced where a health check asks for that.
     """
-    session = session_of(context, cluster=cluster, output=output)
     await send_command(session, node, lambda _, episode: episode.release(who=who, reason=given("--reason", reason)))
 
 
-@working
-async def preserved(context: typer.Context, *, cluster: ClusterOption = "", output: OutputOption = None) -> Exit:
+@for_a_cluster
+async def preserved(session: Session) -> Exit:
     """List the nodes that are preserved: who asked, why, since when, until when, and for how many hours they have been held."""
     from starter.output.status_table import preservations_table
 
-    session = session_of(context, cluster=cluster, output=output)
     async with session.connected() as (warden, _, name):
         found = await warden.preserved(name)
     show(session, lambda: found, lambda: preservations_table(found), width=PIPE_WIDTH)

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from activities.lean_imports import import_temporal
-from starter.commands.arguments import ClusterOption, OutputOption
+from starter.commands.arguments import ClusterOption, for_a_cluster
 from starter.commands.scan import started_by
 from starter.commands.servers import PAGE_PORT, page_beside
-from starter.commands.session import Exit, folded, session_of, working
+from starter.commands.session import Exit, Session, folded, session_of, working
 from starter.errors import ClusterHeldError
 from workers.errors import SettingsError
 
@@ -101,17 +101,15 @@ LOOK_SECONDS = 0.5
 LEASE_LOOK_SECONDS, LEASE_MARGIN_SECONDS = 1.0, 5.0
 
 
-@working
+@for_a_cluster
 async def up(
-    context: typer.Context,
+    session: Session,
     *,
     cap: Annotated[int, typer.Option("--cap", min=0, help="Nodes disrupted at once; default: scan.cap.")] = 0,
     ui: Annotated[bool, typer.Option("--ui/--no-ui", help="Serve the page here, too, if it is installed.")] = True,
     ui_port: Annotated[
         int, typer.Option("--ui-port", min=0, max=65535, help="Port of the page; 0: any that is free.")
     ] = PAGE_PORT,
-    cluster: ClusterOption = "",
-    output: OutputOption = None,
 ) -> Exit:
     """Watch over the cluster of the current kubeconfig context until Ctrl-C. With no health check in it, nothing is changed.
 
@@ -126,7 +124,6 @@ async def up(
     from workers.runtime import alongside, start_runtime
     from workers.worker import stop_on_signals
 
-    session = session_of(context, cluster=cluster, output=output)
     settings = session.settings()
     clusters = session.clusters(settings)
     live = not session.for_programs and sys.stdout.isatty()

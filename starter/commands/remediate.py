@@ -14,20 +14,19 @@ import typer
 from policy.checks.health_check import Overlap
 from starter.commands.arguments import (
     BEGIN,
-    ClusterOption,
     FilesOption,
     NodeOrCommand,
     NowOption,
-    OutputOption,
     OverrideOption,
     ReasonOption,
     WhoOption,
     YesOption,
     asked_now,
     complete_nodes,
+    for_a_cluster,
 )
 from starter.commands.episodes import REMEDIATION, confirmed, follow
-from starter.commands.session import Exit, Session, complain, given, session_of, show, working
+from starter.commands.session import Exit, Session, complain, given, show
 from starter.errors import NoSuchNodeError, RequestError
 from workers.errors import SettingsError
 
@@ -63,9 +62,9 @@ app = typer.Typer(
 
 
 @app.command(BEGIN)
-@working
+@for_a_cluster
 async def begin(
-    context: typer.Context,
+    session: Session,
     node: PatientArgument,
     *,
     steps: StepsOption = None,
@@ -75,14 +74,11 @@ async def begin(
     yes: YesOption = False,
     skip_impossible: SkipOption = False,
     wait: Annotated[bool, typer.Option("--wait", "-w", help="Wait for the end; exit 1 if the node was not repaired.")] = False,
-    cluster: ClusterOption = "",
-    output: OutputOption = None,
 ) -> Exit | None:
     """Remediate NODE step by step until it is well or replaced. Needs a reason, and a permit from the cluster's scanner.
 
     What has failed before is tried again: a person's wish begins with the first step, and waits for no back-off.
     """
-    session = session_of(context, cluster=cluster, output=output)
     named, why = named_steps(steps), given("--reason", reason)
     question = f"Carry out these steps on {node}, until it is well or replaced?"
     show = partial(_show_steps, session, node, named, whole=not skip_impossible)
@@ -110,17 +106,15 @@ async def _show_steps(session: Session, node: str, named: tuple[EscalationStep, 
 
 
 @app.command("plan")
-@working
+@for_a_cluster
 async def plan(
-    context: typer.Context,
+    session: Session,
     node: PatientArgument,
     *,
     steps: StepsOption = None,
     skip_impossible: SkipOption = False,
     filename: FilesOption = None,
     now: NowOption = "",
-    cluster: ClusterOption = "",
-    output: OutputOption = None,
 ) -> Exit:
     """Show by which steps NODE would be remediated if a person asked for it now, and which are not possible and why; then how
     the scanner would go about it, which remembers what has failed. Nothing is done.
@@ -130,7 +124,6 @@ async def plan(
     from starter.output.outlooks import as_model, as_table, planned
     from starter.plans.cluster_objects import cluster_from_files
 
-    session = session_of(context, cluster=cluster, output=output)
     named, whole = named_steps(steps), not skip_impossible
     if filename:
         found = planned(cluster_from_files(filename, asked_now(now), overlap=Overlap.STRICTEST), node, named, None, whole=whole)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from starter.commands.arguments import ClusterOption, ForOption, OfOption, OutputOption, ReasonOption, UntilOption, WhoOption
-from starter.commands.session import Exit, given, hold_until, print_answer, print_command_answer, session_of, show, working
+from starter.commands.arguments import ForOption, OfOption, ReasonOption, UntilOption, WhoOption, for_a_cluster
+from starter.commands.session import Exit, Session, given, hold_until, print_answer, print_command_answer, show
 from starter.output import PIPE_WIDTH
 from workers.errors import SettingsError
 
@@ -24,18 +24,15 @@ app = typer.Typer(help="Start, stop and look at the scanner of a cluster.", no_a
 
 
 @app.command("start")
-@working
+@for_a_cluster
 async def start(
-    context: typer.Context,
+    session: Session,
     *,
     cap: Annotated[int, typer.Option("--cap", min=0, help="Nodes disrupted at once; default: scan.cap.")] = 0,
-    cluster: ClusterOption = "",
-    output: OutputOption = None,
 ) -> None:
     """Start the scanner, so that the cluster's health checks are acted upon. One that runs already is left as it is."""
     from starter import wording
 
-    session = session_of(context, cluster=cluster, output=output)
     async with session.connected() as (warden, settings, name):
         started = await started_by(warden, settings, name, cap=cap)
         seen = await warden.scanner(name).first_look() if started.started else None
@@ -58,70 +55,60 @@ async def started_by(warden: Nodewarden, settings: Settings, name: str, *, cap: 
 
 
 @app.command("stop")
-@working
+@for_a_cluster
 async def stop(
-    context: typer.Context,
+    session: Session,
     *,
     reason: Annotated[str, typer.Option("--reason", "-r", help="Why, for the record.")] = "no reason given",
     who: WhoOption = "",
-    cluster: ClusterOption = "",
-    output: OutputOption = None,
 ) -> None:
     """Stop the scanner and give the cluster's Lease back. Open episodes pause before their next destructive act."""
-    session = session_of(context, cluster=cluster, output=output)
     async with session.connected() as (warden, _, name):
         answer = await warden.stop_scanner(name, who=who, reason=given("--reason", reason))
     print_command_answer(session, answer, cluster=name)
 
 
-@working
+@for_a_cluster
 async def pause(
-    context: typer.Context,
+    session: Session,
     *,
     reason: Annotated[str, typer.Option("--reason", "-r", help="Why, as status shows it.")],
     hold: ForOption = "",
     until: UntilOption = "",
     who: WhoOption = "",
-    cluster: ClusterOption = "",
-    output: OutputOption = None,
 ) -> None:
     """Begin nothing new in a cluster and do nothing destructive, until `unpause` or for a while.
 
     Machines that are off already are still freed and switched on again. Each person has one pause,
     and the later word of theirs counts; the cluster goes on when none is left.
     """
-    session = session_of(context, cluster=cluster, output=output)
     ends = hold_until(hold, until)
     async with session.connected() as (warden, _, name):
         answer = await warden.scanner(name).pause(who=who, reason=given("--reason", reason), until=ends)
     print_command_answer(session, answer, cluster=name)
 
 
-@working
+@for_a_cluster
 async def unpause(
-    context: typer.Context,
+    session: Session,
     *,
     reason: ReasonOption = "no reason given",
     who: WhoOption = "",
     of: OfOption = "",
-    cluster: ClusterOption = "",
-    output: OutputOption = None,
 ) -> None:
     """End your pause, or with --of that of another person. The cluster goes on when none is left."""
-    session = session_of(context, cluster=cluster, output=output)
     async with session.connected() as (warden, _, name):
         answer = await warden.scanner(name).unpause(who=who, reason=given("--reason", reason), of=of)
     print_command_answer(session, answer, cluster=name)
 
 
 @app.command("status")
-@working
-async def scan_status(context: typer.Context, cluster: ClusterOption = "", output: OutputOption = None) -> None:
+@for_a_cluster
+async def scan_status(session: Session) -> None:
     """Show what the scanner sees, which episodes it lets act, and why the others wait."""
     from starter.handles.status import ClusterStatus
     from starter.output.status_table import render
 
-    session = session_of(context, cluster=cluster, output=output)
     async with session.connected() as (warden, _, name):
         scanner = await warden.scanner_status(name)
     now = datetime.now(UTC)
@@ -129,14 +116,12 @@ async def scan_status(context: typer.Context, cluster: ClusterOption = "", outpu
     show(session, lambda: scanner, lambda: render(seen, now=now), width=PIPE_WIDTH)
 
 
-@working
+@for_a_cluster
 async def status(
-    context: typer.Context,
+    session: Session,
     *,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Keep looking until Ctrl-C.")] = False,
     everywhere: Annotated[bool, typer.Option("--all", help="All clusters of the settings, a line each.")] = False,
-    cluster: ClusterOption = "",
-    output: OutputOption = None,
 ) -> Exit | None:
     """Show nodes with their verdicts, checks with their circuit breakers, and episodes with their current step."""
     from starter.output import status_table
@@ -144,7 +129,6 @@ async def status(
     from starter.output.display import display_for, look
     from starter.output.display import watch as keep_watching
 
-    session = session_of(context, cluster=cluster, output=output)
     where = ""
     if everywhere and session.cluster:
         raise SettingsError("--all, --cluster: expected one of them")

@@ -84,7 +84,8 @@ def _is_for_programs(node: ast.AST) -> bool:
 
 def _is_command(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     named = [argument.annotation for argument in node.args.args if argument.annotation is not None]
-    return any(ast.unparse(each) == "typer.Context" for each in named)
+    commands = any(ast.unparse(each) == "for_a_cluster" for each in node.decorator_list)
+    return commands or any(ast.unparse(each) == "typer.Context" for each in named)
 
 
 class _Texts(HTMLParser):
