@@ -172,6 +172,20 @@ async def test_s20_a_hold_that_comes_while_the_node_is_marked_keeps_its_pods(env
         await eventually(env, lambda: "evict" in world.acts, within=5)
 
 
+async def test_s20_a_release_that_comes_while_it_looks_keeps_the_machine_from_being_cut_off(env: WorkflowEnvironment) -> None:
+    """Found by plays of preservations, seed 471 of 30 November."""
+    world = machine(fails=True)
+    world.devices.plan = switched()
+    world.devices.__post_init__()
+    world.devices.gates["look"] = asyncio.Event()
+    async with preserving(env, world, automatic=True, isolate=True) as run:
+        await eventually(env, lambda: "look" in world.devices.acts, within=5)
+        await run.says(Preservation.release)
+        world.devices.gates["look"].set()
+        await run.timeout()
+    assert "cut-path" not in world.devices.acts
+
+
 @pytest.mark.parametrize("well", [False, True])
 async def test_s35_what_a_predecessor_has_left_cut_is_told_where_nothing_keeps_the_machine_any_more(
     env: WorkflowEnvironment, *, well: bool

@@ -25,6 +25,7 @@ from tests.workflows.remediation_run import (
     MINUTE,
     OBJECT,
     OWNER,
+    REBOOT,
     SELF,
     Play,
     Remediated,
@@ -209,6 +210,16 @@ def test_an_abort_at_any_moment_ends_it_and_leaves_nothing_behind(ladder: tuple[
     assert moment > 5
 
 
+def test_s35_an_end_after_a_later_step_says_that_a_deletion_goes_on() -> None:
+    """Its Machine is held up by a finalizer, and the next step has failed. Of seed 182 of 30 November."""
+    world = Remediated(ladder=(step(Strategy.DELETE_MACHINE, 5 * MINUTE), REBOOT), goes_after=None)
+    world.node.plan = plan(levels=())
+    with Play(world) as play:
+        assert play.parked().problem.startswith("every step has failed")
+        play.abort()
+        assert "; the deletion of its machine was asked for and goes on" in play.result(Outcome.ABORTED).message
+
+
 @pytest.mark.parametrize("later", [False, True], ids=["at that step", "at a later one"])
 def test_an_abort_says_that_a_deletion_goes_on(*, later: bool) -> None:
     """S44: nobody can take it back, and the episode's end is not the machine's."""
@@ -366,6 +377,20 @@ def test_a_hold_before_the_act_is_obeyed_until_resume(ladder: tuple[object, ...]
         assert not acts & set(world.acts)
         play.resume()
         play.until(lambda _: bool(acts & set(world.acts)))
+
+
+@pytest.mark.parametrize("kind", [ErrorType.EXPIRED, ErrorType.OWN_NODE])
+def test_s20_a_hold_before_a_step_begins_takes_none_of_its_time(kind: ErrorType) -> None:
+    """Nor of the half hour for its first try: what passes by itself makes no next step, here a deletion. Of seed 854."""
+    world = Remediated(ladder=(step(Strategy.EXTERNAL, 5 * MINUTE), DELETE))
+    with Play(world) as play:
+        world.after["isolation.mark"] = play.hold
+        play.until(lambda status: status.doing.startswith("held by ada"))
+        play.skip(HOUR)
+        world.errors["remediation.create-object"] = [failure(kind, "not now")] * 2
+        play.resume()
+        play.did(f"create {OBJECT}")
+        assert [failed for failed in world.remembered if failed] == []
 
 
 def test_pods_whose_readings_are_always_late_are_not_freed_and_people_hear_why() -> None:

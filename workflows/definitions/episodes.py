@@ -20,7 +20,7 @@ from workflows.kit.messages import AbortRequest, AcknowledgeRequest, ExtendReque
 from workflows.preservation.story import PreservationStory
 from workflows.remediation.after_preservation import GivingUpStory
 from workflows.remediation.steps import FencingStep
-from workflows.remediation.story import RemediationStory
+from workflows.remediation.story import DELETION_GOES_ON, RemediationStory
 
 
 @workflow.defn(name="Fencing")
@@ -117,7 +117,7 @@ class Remediation(EpisodeWorkflow):
         deletion can't be taken back."""
         if not self._story.deletes:
             return self._what_it_means(request)
-        goes = "the deletion of its machine was asked for and goes on"
+        goes = DELETION_GOES_ON
         if isinstance(self._story, GivingUpStory):
             return f"{goes}, and the episode ends once it is gone"
         return f"{self._what_it_means(request)}; {goes}"

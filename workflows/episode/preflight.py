@@ -55,6 +55,9 @@ LICENCE_PATIENCE = Unlicensed.patience
 SLOW_LOOKS = 3
 """So many in a row that are answered too late to act upon, and it is told, and waited, before there is another one."""
 
+GONE_MEANWHILE = "what-ends-the-need-while-a-look-is-taken-is-heard"
+"""Histories of builds that heard of it with the next look go on as they began."""
+
 PERMIT, MODE = "the permit", "the mode"
 MODE_AGAIN = timedelta(hours=1)
 """An episode that rests because of its mode is told by the scanner when that changes; it also looks by itself, this seldom."""
@@ -221,6 +224,7 @@ class Preflight:
         write: LookAndWrite | None = None,
     ) -> Licence:
         while True:
+            await self._episode.outlive_reset()  # what is said meanwhile is heard: a look that writes has nothing after it
             await self.may_go_on()
             until = workflow.now() + options.ACT_WINDOW
             wanted = LicenceWanted(act=licenses, not_after=until) if licenses is not None else None
@@ -236,6 +240,7 @@ class Preflight:
                     return licence  # and the write is done
                 case LookVerdict.GO:
                     interrupted = self._episode.state.abort_asked is not None or self._episode.held is not None
+                    interrupted = interrupted or (bool(self._gone()) and workflow.patched(GONE_MEANWHILE))
                     if not interrupted and workflow.now() < until:
                         return licence
                     # Else what was seen is old by now: a person spoke while we looked, or the answer took long.

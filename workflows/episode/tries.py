@@ -31,6 +31,11 @@ class Patience:
         """Whether this kind has been waited for as long as it may."""
         return self._under.waited.get(type(interrupt).__name__, timedelta(0)) >= interrupt.patience
 
+    @property
+    def waited(self) -> timedelta:
+        """How long was waited, of every kind."""
+        return sum(self._under.waited.values(), timedelta(0))
+
     async def rest(self, interrupt: Interrupt, duration: timedelta, why: str) -> None:
         """A rest of the episode, which counts as waiting of this kind for as long as it took."""
         self._under.waits_for, self._under.waits_since = type(interrupt).__name__, workflow.now()

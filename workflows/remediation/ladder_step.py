@@ -334,7 +334,7 @@ class LadderStep(ABC):
 
     @property
     def deletes(self) -> bool:
-        """Whether it has asked for the deletion of the Machine, which can't be taken back."""
+        """Whether it has had the deletion of the Machine begun, which can't be taken back."""
         return False
 
     @abstractmethod

@@ -283,6 +283,11 @@ class ReplacingStep(WatchedStep):
         found = await self._target.follow(self._state)
         return found.gone or found.deleting
 
+    @property
+    def deletes(self) -> bool:
+        """Whether it was seen to go."""
+        return self._state.since is not None
+
     async def go_on(self) -> End:
         """See it through after all, with the time of a step from now on: what goes is not saved by what another step does."""
         self._state.began = workflow.now()
@@ -385,7 +390,7 @@ class DeleteMachine(ReplacingStep):
     @property
     def deletes(self) -> bool:
         """From the request on."""
-        return self._state.asked is not None
+        return self._state.asked is not None or super().deletes
 
     async def take_back(self) -> str:
         """A claim on the Node that came to nothing goes; a deletion can't be taken back."""

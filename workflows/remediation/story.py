@@ -50,7 +50,11 @@ from workflows.remediation.steps import STEPS, FencingStep, ReplacingStep
 TRY_AGAIN = timedelta(seconds=5)
 """Until a step that could not be begun is tried again."""
 
+NOT_ITS_TIME = "what-a-step-waited-for-before-it-began-is-not-its-time"
+"""Histories of builds that counted it go on as they began."""
+
 MAY_BE_OFF = "; the machine may be off: an earlier step had switched it off"
+DELETION_GOES_ON = "the deletion of its machine was asked for and goes on"
 TO_SWITCH_ON = "; an earlier step has left the machine off: `resume` switches it on"
 
 LOOK_WHILE_PARKED = timedelta(minutes=5)
@@ -169,7 +173,11 @@ class RemediationStory:
                     lasted = workflow.now() >= under.began + LICENCE_PATIENCE
                     over = patience.is_over(interrupt) if isinstance(interrupt, Unlicensed) else lasted
                     if over or timed_out(state.began, state.step.timeout, workflow.now()):
-                        raise
+                        # A hold, the queue or a mode may have taken that time, which is none of a step that has not begun.
+                        longest = min(LICENCE_PATIENCE, state.step.timeout or LICENCE_PATIENCE)
+                        over = patience.waited >= longest or (isinstance(interrupt, Unlicensed) and over)
+                        if over or state.asked is not None or not workflow.patched(NOT_ITS_TIME):
+                            raise
                     self.episode.note("step", "tried again", interrupt.reason)
                     self.episode.enter(doing=f"will try again: {interrupt.reason}")
                     await patience.rest(interrupt, under.next_pause(TRY_AGAIN, LONGEST_PAUSE), "before the step is tried again")
@@ -414,6 +422,9 @@ class RemediationStory:
             # What our mark says is cut, and no step has given back or named: a predecessor's.
             if paths := [path for path in self.episode.state.added.paths if path not in end.message]:
                 end = replace(end, message=f"{end.message}; left cut: {', '.join(paths)}")
+            said = any(each in end.message for each in ("deletion", "is gone"))
+            if self.deletes and end.outcome is not Outcome.REPLACED and not said:
+                end = replace(end, message=f"{end.message}; {DELETION_GOES_ON}")
             if self.target.has_node:
                 await self.target.node_writer.remove_marks(UNMARK_PAUSE)
         return await close(self.episode, end, self.target.node_writer, leased=self.target.has_node)
@@ -471,7 +482,7 @@ class RemediationStory:
 
     @property
     def deletes(self) -> bool:
-        """Whether a step has asked for the deletion of the Machine."""
+        """Whether a step has had the deletion of the Machine begun."""
         return self.episode.state.ladder is not None and any(step.deletes for step in self._steps)
 
     @property
