@@ -42,8 +42,8 @@ from tests.workflows.contract import LookVerdict, act_of
 from tests.workflows.faults import LASTING, SELF, SPOKEN, Fault, PlacedFault
 from tests.workflows.machine import MACHINE, MACHINE_UID, NODE, OURS, Machine, MachineObject, RemediationObject
 from tests.workflows.plans import ASKS
-from tests.workflows.played_acts import DELETION_ASKED, DeviceActs, MachineActs, NodeActs, at_once
-from tests.workflows.referee import Referee
+from tests.workflows.played_acts import DELETION_ASKED, DeviceActs, MachineActs, NodeActs, at_once, kind_of
+from tests.workflows.referee import HEARD, Referee
 from workflows.kit.options import WORKFLOW_QUEUE
 
 CAPPED = 700
@@ -58,6 +58,8 @@ PASSES = timedelta(seconds=55)
 """What an API server refuses for so long may pass yet: a minute is promised, from the first try on."""
 INSISTED = ("can't be removed", "can't be deleted", "can't be given back", "can't be taken", "can't be answered")
 """What is tried again however often it takes, also after a person was told."""
+OTHERS_HEARD = timedelta(minutes=3)
+"""So long before others act upon what they were asked for, an objection has come early enough for it to be taken back."""
 RIVAL = timedelta(seconds=60)
 """How long another deployment's fencing takes, from its off to its on."""
 DESTRUCTIVE = frozenset({"power_off", "cut_path", "quarantine", "detach_volume", "drain"})
@@ -78,9 +80,12 @@ WRITES = (
     | {"delete_workload", "delete_node", "free_cut_pods", "free_while_dumping", "untaint_out_of_service", "drain"}
 )
 FREEING = frozenset({"taint_out_of_service", "delete_workload"})
+FREES = FREEING | {"delete_node", "terminate", "free_cut_pods", "free_while_dumping"}
 KEEPS_BOOKS = frozenset({"remember", "release_lease"})
 SWITCHES = frozenset({"power_off", "power_on", "cut_path", "restore_path"})
 COMMANDS = SWITCHES | {"detach_volume", "quarantine", "terminate"}
+BEGINS = ASKED_FOR | COMMANDS | DESTRUCTIVE | {"mark_unschedulable", "taint"}
+"""By which a repair has begun, for whoever counts them (S19)."""
 
 
 def look_of(request: Any) -> Any:
@@ -143,6 +148,24 @@ class Played:
     """How far a program may go with it, and since when that is less than it was."""
     paused: datetime | None = None
     """Since when its Cluster API Cluster is paused."""
+    unanswered_until: datetime = START
+    """Until then every write is carried out, and its answer is lost on the way."""
+    climbs_without_freeing: bool = False
+    """The episode is a ladder of which no step frees anything."""
+    ready_last: datetime = START
+    """When the node last said Ready."""
+    gone_since: datetime | None = None
+    """Since when the Machine is gone."""
+    waits_in_vain: datetime | None = None
+    """Since when a ladder reads an object of another incident, which had its time before."""
+    pinned_at: datetime = START
+    """When a ladder has last pinned its target."""
+    permit_lost: datetime | None = None
+    """Since when the scanner knows nothing of the permit, and has not been asked for another one."""
+    done_by: set[str] = field(default_factory=set)
+    """Incidents that have done something about the machine, for all that is known."""
+    told_over: datetime = START - timedelta(seconds=1)
+    """When others were last told, or were to be, that what they were asked for is over."""
     check_paused: datetime | None = None
     """Since when the check that asks for it is paused."""
     attests: bool = True
@@ -354,6 +377,7 @@ class PlayedActs(Played, NodeActs, DeviceActs, MachineActs):
             endpoints=configured.endpoints if asked else None,
             workload=self.standing() if request.counts else None,
             held_by_mode=by_mode,
+            permitted=referee.permit,
             licence=self._licence(request) if verdict is LookVerdict.GO else "",
         )
 
@@ -496,6 +520,7 @@ class PlayedActs(Played, NodeActs, DeviceActs, MachineActs):
         if machine.present and machine.holder != OURS:
             raise failure(ErrorType.NOT_FOUND, "another machine has the name")
         self._begins(request.incident)
+        self.pinned_at = self.now
         seen = machine.seen_node()
         adopted = mark is not None and (mark.incident, mark.run_id) != (request.incident, self._attempt.run_id)
         return contract.RemediationPin(
@@ -527,9 +552,10 @@ class PlayedActs(Played, NodeActs, DeviceActs, MachineActs):
         return contract.FailedVolumes(failure=found, eviction_timeout=timedelta(seconds=30))
 
     def others_act(self, made: RemediationObject | None) -> None:
-        """The machine is started anew, unless its controller was told to leave it meanwhile."""
+        """The machine is started anew, unless its controller was told to leave it meanwhile, or only says so."""
         after = self.machine_object.operator_acts_after
         at = self.now + (after or timedelta(minutes=2))
+        incident = made.by if made is not None else self.machine_object.annotated_by
 
         def happens() -> None:
             if made is None:
@@ -538,12 +564,31 @@ class PlayedActs(Played, NodeActs, DeviceActs, MachineActs):
                 done = after is None or not made.timed_out
                 made.processing, made.succeeded = ("False", "True" if after else "False") if done else ("True", "Unknown")
                 stands = not made.timed_out and made.goes_at is None
-            if after is not None and stands and self.machine_object.present:
+            if after is not None and stands and self.machine_object.present and not self.machine_object.operator_lies:
+                self._others_begin(incident, at, "its operator starts it anew")
                 self.machine.reboot(at)
 
         if made is not None:
             made.processing, made.succeeded = "True", "Unknown"
         self.machine.later(at, happens)
+
+    def _others_begin(self, incident: str, at: datetime, what: str) -> None:
+        """What an episode has asked others for was to be taken back in time, where it was not wanted any more (S20, S6)."""
+        if incident not in self.begun or self.referee.is_held(at - OTHERS_HEARD):
+            return
+        # Whether another controller has begun, it alone knows: a veto takes nothing away from it (docs/semantics.md).
+        found = self.vetoes() if "owner" in what else {}
+        well = self.machine.ready and self.machine.holder == OURS
+        if self.need.kind is NeedKind.CHECK and well and self.machine.ready_since is not None:
+            found["the node is well again"] = self.machine.ready_since
+        if self.need.kind.automatic and self.unwanted is not None:
+            found["nobody asks for it any more"] = self.unwanted
+        if (aborted := self.referee.aborted_at) is not None:
+            found["it was aborted"] = aborted
+        since = max(self.referee.resumed_at, self.forbidding[1], self.busy_until)
+        for why, moment in found.items():
+            if at - max(moment, since) > OTHERS_HEARD:
+                self.referee.fault("S20", f"{what} by our wish although {why}, for {at - moment} already")
 
 
 class Adversary(PlayedActs):
@@ -613,10 +658,16 @@ class Adversary(PlayedActs):
 
     def _settle(self) -> None:
         """What has come of itself until now."""
+        before, machine_object = self.machine_object.deleting, self.machine_object
         self.machine.settle(self.now)
-        if self.machine_object.settle(self.now):
+        if machine_object.settle(self.now):
             self.machine.give_up(self.now)
             self.machine.lose_node()
+            self.gone_since = self.now
+        if before is None and (at := machine_object.deleting) is not None and machine_object.owner_asked is not None:
+            self._others_begin(machine_object.owner_asked_by, at, "its owner replaces it")
+        if self.machine.ready:
+            self.ready_last = self.now
 
     def _require_answer(self, attempt: Attempt, method: str) -> None:
         """An API server that has just started knows nobody's rights; one that is busy takes no bookkeeping."""
@@ -665,8 +716,14 @@ class Adversary(PlayedActs):
         not_after: datetime | None = getattr(request, "not_after", None)
         if not_after is not None and self.clock > not_after and method != "last_look":
             raise failure(ErrorType.EXPIRED, f"{method} comes too late")
+        if fault in {Fault.LOST_BEFORE, Fault.LATE} and method in BEGINS:
+            self.done_by |= {look_of(request).target.incident}  # for all that is known
         match fault:
             case Fault.REFUSED:
+                if method in ASKED_FOR and request.before is not None and request.before.remember is not None:
+                    self.machine_object.stands = (request.before.remember.memory,) * 2  # the note, which comes first
+                if method == "give_up" and request.before is not None:  # and so does our claim on the Node
+                    self.machine_object.claimed_by = request.incident
                 raise failure(ErrorType.TRANSIENT, f"{method} was refused")
             case Fault.UNREACHABLE:
                 raise failure(ErrorType.UNREACHABLE, f"{method} reached nobody")
@@ -681,15 +738,22 @@ class Adversary(PlayedActs):
                 self._later(act, request, not_after)
                 raise Lost
         objections = self._objections_to(method)
-        answer = act(request)
+        counts = method in BEGINS and getattr(request, "before", self) is not None
+        incident = look_of(request).target.incident if counts else ""
+        try:
+            answer = act(request)
+        except ApplicationError:
+            self.done_by |= {incident}
+            raise
         if self._is_done(answer):
+            self.done_by |= {incident}
             self.referee.heeds(self.acts[-1], self.now, objections)
         if fault is Fault.UNSURE and method in COMMANDS:
             raise failure(ErrorType.AMBIGUOUS, f"{method}: the answer was lost")
         if fault in {Fault.LOST_AFTER, Fault.LATE}:
             self.referee.all_freed_by = ""  # for all that the episode knows
             raise Lost
-        if fault is Fault.SAYS_BUSY and method in WRITES:
+        if (fault is Fault.SAYS_BUSY or self.now < self.unanswered_until) and method in WRITES:
             self.referee.all_freed_by = ""
             said = Random(self._served).choice((ErrorType.TRANSIENT, ErrorType.RATE_LIMITED))
             raise failure(said, f"{method}: etcdserver: request timed out")
@@ -724,6 +788,19 @@ class Adversary(PlayedActs):
             referee.destructive(self.acts[-1], attempt)
         if method in ASKED_FOR and request.before is not None:
             referee.require_no_objection(self.acts[-1], attempt)
+            self._require_note(method, request)
+        if method == "read_object" and not request.adopted:
+            self._waits_for(kind_of(request), request.target.incident)
+        if method in {"time_out_object", "take_back", "delete_object"}:
+            self.told_over = self.now
+        if method in ASKED_FOR | {"power_off"} and getattr(request, "before", self) is not None:
+            self._acts_alone(method, look_of(request).target.incident)
+        if method in FREES and self.climbs_without_freeing:
+            referee.fault("S1", f"{method} by a ladder that only restarts the machine, or has others act")
+        if method == "power_off" and request.target.kind == Kind.REMEDIATION:
+            noted = any(request.target.incident in each for each in self.machine_object.memories)
+            if not noted and request.target.incident in self.begun:
+                referee.fault("S19", "power off without a note on the target")
         if getattr(look_of(request), "need_matters", False):
             referee.asked_need = self.now
         if method in COMMANDS and method not in {"power_on", "restore_path", "terminate"} and request.not_after is None:
@@ -732,6 +809,10 @@ class Adversary(PlayedActs):
             referee.fault("S45", f"{self.acts[-1]} is asked for on a look whose window is over by then")
         match method:
             case "power_on":
+                aborted, gone = referee.aborted_at, self.gone_since
+                climbs = request.target.kind == Kind.REMEDIATION
+                if climbs and aborted is not None and gone is not None and min(aborted - gone, gone - self.pinned_at) > HEARD:
+                    referee.fault("S9", f"power on of a machine that has gone {attempt.now - gone} ago")
                 referee.powers_on(attempt, request.target.incident)
                 referee.heeds(self.acts[-1], self.now, self.vetoes(), rule="S21")
             case "restore_path":
@@ -746,6 +827,37 @@ class Adversary(PlayedActs):
             case "terminate":
                 referee.require_no_objection(method, attempt)
                 referee.gives_up(attempt, request.target.incident)
+
+    def _require_note(self, method: str, request: Any) -> None:
+        """S19: what is done is noted on the target before. S44: a person's answer begins with nothing of the last round."""
+        made = self.machine_object.objects.get(kind_of(request)) if method == "create_object" else None
+        if request.before.remember is None:
+            self.referee.fault("S19", f"{method} without a note on the target")
+        incident = look_of(request).target.incident
+        if made is not None and made.timed_out and made.goes_at is None and made.by == incident:
+            self.referee.fault("S44", "the ladder begins anew with an object whose time is over")
+
+    def _waits_for(self, kind: str, incident: str) -> None:
+        """S19: what another incident has had its time for is not waited for again."""
+        made = self.machine_object.objects.get(kind)
+        over = made is not None and made.timed_out and made.goes_at is None and made.by != incident
+        self.waits_in_vain = (self.waits_in_vain or self.now) if over else None
+        if self.waits_in_vain is not None and self.now - self.waits_in_vain > OTHERS_HEARD:
+            self.referee.fault("S19", f"waits for {kind}, of which the time was over before")
+
+    def _acts_alone(self, method: str, incident: str) -> None:
+        """S13: no other one that the episode has set to work is still at it, unless it could not be told."""
+        machine = self.machine_object
+        at_work = [
+            f"the controller of {kind}"
+            for kind, each in machine.objects.items()
+            if method != "create_object" and each.by == incident and each.processing == "True" and each.goes_at is None
+            if not each.timed_out and each.created > self.told_over
+        ]
+        if method != "annotate_external" and machine.annotated and machine.annotated_by == incident:
+            at_work += ["its operator"] if machine.annotated_at is not None and machine.annotated_at > self.told_over else []
+        if at_work:
+            self.referee.fault("S13", f"{method} while {at_work[0]} is at it, which was not told that its time is over")
 
     def _hear(self, attempt: Attempt) -> None:
         """What people are told is so."""
@@ -809,6 +921,8 @@ class Adversary(PlayedActs):
     def _lasts(self, fault: Fault, duration: timedelta) -> None:
         if fault is Fault.BUSY:
             self.busy_until = self.now + duration
+        elif fault is Fault.UNANSWERED:
+            self.unanswered_until = self.now + duration
         elif self.now >= self.forbidding[1]:
             self.forbidding = (self.now, self.now + duration)
 
@@ -852,6 +966,8 @@ class Adversary(PlayedActs):
                 self.unlicensed = (self.unlicensed or now) if fault is Fault.UNLICENSED_LONG else None
             case Fault.BREAKER:
                 self.refusing = True
+            case Fault.FORGOTTEN:
+                self.referee.permit, self.permit_lost = False, self.permit_lost or now
             case Fault.TAKEN_OVER:
                 self._is_taken_over(now)
             case Fault.BACKUP:
@@ -955,7 +1071,7 @@ class Adversary(PlayedActs):
         self.machine.stubborn = self.refusing = self.machine_object.check_paused = False
         self.check_paused = None
         self.machine.has_secret, self.mode, self.lowered = True, Mode.REPAIR, None
-        self.busy_until, self.forbidding = START, (START, START)
+        self.busy_until, self.forbidding, self.unanswered_until = START, (START, START), START
 
     def calm(self) -> None:
         """No more faults."""
@@ -970,6 +1086,10 @@ class Adversary(PlayedActs):
         incident = request.permit.incident
         if request.permit.kind is Kind.FENCING and self.only_restores(incident):
             self.referee.fault("S17", "a permit is asked for by an episode that has nothing left to do but to switch on")
+        self.permit_lost = None
+        off = self.referee.off_by == incident and not self.machine.runs and self.machine.plugged and not self.vetoes()
+        if request.permit.kind is Kind.REMEDIATION and off and self.referee.need_gone and self.plan.power_on:
+            self.referee.fault("S17", "a permit is asked for by a ladder that has nothing left to do but to switch on")
         past = self.refusing and bool(request.permit.override)
         if past and not self.attests:
             self.referee.fault("S17", "a circuit breaker is overridden by no person that Kubernetes attests")
@@ -994,6 +1114,13 @@ class Adversary(PlayedActs):
         """The scanner's end of it. Nobody is asked for help with what passes by itself."""
         self.referee.permit = False
         since = self.now - self.forbidding[0]
+        lost = self.now - self.permit_lost if self.permit_lost is not None else timedelta(0)
+        if release.parked and lost > timedelta(minutes=20) and "not licensed" in release.problem and self.unlicensed is None:
+            self.referee.fault("S14", f"a person is asked, and the scanner, which knows of no permit, is not: {release.problem}")
+        off = self.referee.off_by == release.incident and not self.machine.runs
+        off = off or any(self.machine.paths.get(each) is PowerState.OFF for each in self.noted)
+        if release.held and off and not (self.meddled or any(each.what == "reset" for each in self.referee.said)):
+            self.referee.fault("S52", "it rests with the machine switched off, and no person is asked")
         if release.parked and "comes too late" in release.problem and 0.0 in self.skews and any(self.skews):
             self.referee.fault("S18", f"a person is asked since one worker's clock is wrong: {release.problem}")
         if (

@@ -74,6 +74,8 @@ class Fault(StrEnum):
     CORRECTED = "corrected"  # the same, whatever was commanded before; the machine hangs where it hung
     REGROUPED = "regrouped"  # the configuration names one more supply
     BUSY = "busy"  # the API server takes no bookkeeping for so many seconds
+    UNANSWERED = "answers lost"  # for so many seconds it takes every write, and no answer to one arrives
+    FORGOTTEN = "permit forgotten"  # a scanner that was started anew knows nothing of it
     FORBIDDEN = "forbidden"  # it refuses everything with 403 for so many seconds
     HEAL = "heal"
     # Said, or done to the episode itself
@@ -93,7 +95,7 @@ class Fault(StrEnum):
 SPOKEN = frozenset(
     {Fault.ABORT, Fault.ABORT_ON, Fault.HOLD, Fault.CANCEL, Fault.TERMINATE, Fault.ROLL, Fault.RESET, Fault.SAID_TWICE}
 ) | {Fault.HEARSAY, Fault.BUILD}
-LASTING = frozenset({Fault.BUSY, Fault.FORBIDDEN})
+LASTING = frozenset({Fault.BUSY, Fault.FORBIDDEN, Fault.UNANSWERED})
 """What begins at once and lasts that long."""
 SELF = frozenset({Fault.REFUSED, Fault.UNREACHABLE, Fault.LOST_BEFORE, Fault.LOST_AFTER, Fault.LATE, Fault.SLOW}) | {
     Fault.OWN_NODE,
@@ -138,6 +140,7 @@ THEMES = (
     _theme("says busy, says busy, late, busy, unmarked, terminate, reset"),
     _theme("one on, one off, firmware, no secret, heal, stuck, silent"),
     _theme("check paused, no veto, check gone, need back, node anew, replayed, abort"),
+    _theme("answers lost, permit forgotten, abort, hold, reset, need gone, flap"),
 )
 """What goes wrong together: everything, devices, other people's hands, the Node, workers, words, other levels, what is
 remembered, the API server and leave, who else has a say."""
@@ -258,7 +261,17 @@ FAULTS_AT: dict[str, tuple[tuple[tuple[Fault, float], ...], ...]] = {
         ((Fault.CHECK_PAUSED, 0.0), (Fault.NO_VETO, 90.0)),
         ((Fault.CHECK_GONE, 0.0),),
     ),
-    "give_up": (((Fault.LOST_AFTER, 0.0),), ((Fault.TERMINATE, 1.0),), ((Fault.OWN_NODE, 0.0),), ((Fault.FORBIDDEN, 30.0),)),
+    "give_up": (
+        ((Fault.LOST_AFTER, 0.0),),
+        ((Fault.TERMINATE, 1.0),),
+        ((Fault.OWN_NODE, 0.0),),
+        ((Fault.FORBIDDEN, 30.0),),
+        ((Fault.ABORT, 1.0), (Fault.LATE, 0.0)),
+        ((Fault.NEED_GONE, 1.0), (Fault.LOST_AFTER, 0.0)),
+        ((Fault.NEED_GONE, 1.0), (Fault.REFUSED, 0.0)),
+        ((Fault.ABORT, 1.0), (Fault.REFUSED, 0.0)),
+        ((Fault.LOST_BEFORE, 0.0), (Fault.ABORT, 1.0)),
+    ),
     "request_owner": (((Fault.PRESERVED, 5.0),), ((Fault.TERMINATE, 1.0),), ((Fault.LOST_AFTER, 0.0), (Fault.ABORT, 20.0))),
     "annotate_external": (((Fault.ABORT, 5.0),), ((Fault.TERMINATE, 1.0),), ((Fault.LOST_AFTER, 0.0), (Fault.ABORT, 20.0))),
     "create_object": (
@@ -297,6 +310,12 @@ NOT_REPLACED = {"goes_after": None, "reactions": ("resume", "resume", "abort-on"
 """The Machine is to be replaced and is not, so that a person has its ladder go on."""
 BOTH, AND_BACK = (Kind.FENCING, Kind.REMEDIATION), (Kind.REMEDIATION, Kind.FENCING)
 STRATEGY_OF = {act: strategy for strategy, act in ASKS.items()}
+SLOWLY = {"owner_acts_after": 7 * MINUTE, "operator_acts_after": 7 * MINUTE}
+"""Others begin only after the five minutes of a step."""
+IN_TIME = {"owner_acts_after": 4 * MINUTE, "operator_acts_after": 4 * MINUTE}
+"""Late enough for whoever does not want it any more, and within the time of a step."""
+OFF_FOR_NOW = ((Fault.SILENT, 0.0),)
+"""At power-on: the step has failed, and has left the machine off."""
 SLOW = tuple(faults for faults in FAULTS_AT["last_look"] if faults[0][0] is Fault.BUSY)
 TERMINATED = (
     ("power_off", ((Fault.TERMINATE, 1.0), (Fault.LATE, 14.0))),
@@ -409,11 +428,115 @@ KNOWN = (
         for method, strategy in STRATEGY_OF.items()
         for faults in FAULTS_AT[method]
     ),
+    # Before others are asked, while they have not begun, after their time, and with an answer that was lost
+    *(
+        Known(act=act, placed_faults=(_at(before, (each, 0.0)),), changes=_climbing(strategy))
+        for strategy, act in ASKS.items()
+        for before in ("mark", "follow_machine")
+        for each in (Fault.HOLD, Fault.ABORT)
+        if before == "mark" or act in {"give_up", "request_owner"}
+    ),
+    *(
+        Known(act=act, placed_faults=(_at(act, *faults),), changes=_climbing(strategy, Strategy.REBOOT) | IN_TIME)
+        for strategy, act in ASKS.items()
+        if act != "give_up"
+        for faults in (
+            *(((each, 5.0),) for each in (Fault.FLAP, Fault.NEED_GONE, Fault.ABORT, Fault.VETO, Fault.RESET)),
+            *(((Fault.RESET, delay), (Fault.NEED_GONE, 0.3)) for delay in (0.5, 2.0, 6.0)),
+            ((Fault.RESET, 0.5), (Fault.ABORT, 0.7)),
+        )
+    ),
+    *(
+        Known(act=act, placed_faults=placed, changes=_climbing(strategy, *others) | SLOWLY)
+        for strategy, act in ASKS.items()
+        for others in ((Strategy.REBOOT,), (Strategy.DELETE_MACHINE, Strategy.FENCE))
+        if act != "give_up"
+        for placed in ((), (_at("power_off", (Fault.ABORT, 1.0)),))
+    ),
+    *(
+        Known(
+            act=act,
+            placed_faults=(_at(at, (Fault.UNANSWERED, 150.0), *also),),
+            changes=_climbing(strategy, *others) | {"owner_acts_after": None},
+        )
+        for strategy, act in ASKS.items()
+        for at in (act, "mark")
+        for also, others in (((), ()), (((Fault.ABORT, 60.0),), ()), ((), (Strategy.REBOOT,)), (((Fault.NEED_GONE, 60.0),), ()))
+    ),
+    *(
+        Known(act=act, placed_faults=(_at("last_look", (Fault.FORGOTTEN, 0.0)),), changes=_climbing(strategy))
+        for strategy, act in ((Strategy.REBOOT, "power_off"), (Strategy.FENCE, "power_off"))
+    ),
+    *(
+        Known(act=act, placed_faults=(_at(act, (Fault.FORGOTTEN, 0.0)),), changes=_climbing(strategy))
+        for strategy, act in ASKS.items()
+    ),
+    *(
+        Known(act=act, placed_faults=(), changes=_climbing(strategy) | {"operator_lies": True, "reactions": reactions})
+        for strategy, act in ASKS.items()
+        if act in {"create_object", "annotate_external"}
+        for reactions in (("resume", "resume"), ("abort",))
+    ),
+    *(
+        Known(
+            act=act,
+            placed_faults=(_at(act, (Fault.NOTHING, 0.0)), _at("time_out_object", (Fault.TERMINATE, 1.0))),
+            changes=_climbing(strategy, Strategy.REBOOT) | {"operator_acts_after": None},
+        )
+        for strategy, act in ((Strategy.EXTERNAL, "create_object"),)
+    ),
+    # A step that has left the machine off, and what people say then
+    *(
+        Known(act="power_on", placed_faults=placed, changes=_climbing(strategy, *others) | {"reactions": reactions} | going)
+        for strategy in (Strategy.REBOOT, Strategy.FENCE)
+        for placed, others, reactions, going in (
+            ((_at("power_on", *OFF_FOR_NOW),), (), ("abort-on",), {}),
+            ((_at("power_on", *OFF_FOR_NOW, (Fault.SPEAKS, 60.0)),), (), ("abort-on",), {}),
+            ((_at("power_on", *OFF_FOR_NOW),), (), ("abort",), {}),
+            ((_at("power_on", *OFF_FOR_NOW, (Fault.NEED_GONE, 5.0)),), (), ("later", "mend"), {}),
+            ((_at("power_on", *OFF_FOR_NOW, (Fault.NEED_GONE, 5.0), (Fault.BREAKER, 6.0)),), (), ("mend", "resume"), {}),
+            ((_at("power_on", *OFF_FOR_NOW, (Fault.NEED_GONE, 5.0)),), (Strategy.EXTERNAL,), ("resume",), {}),
+            ((_at("power_on", *OFF_FOR_NOW, (Fault.ABORT_ON, 500.0)),), (Strategy.DELETE_MACHINE,), (), {"follows_after": None}),
+        )
+    ),
+    # A Machine that goes slowly, while the next step is at it
+    *(
+        Known(
+            act="give_up",
+            placed_faults=(_at(at, (each, 0.0)),),
+            changes=_climbing(Strategy.DELETE_MACHINE, strategy) | {"goes_after": 20 * MINUTE},
+        )
+        for strategy in (Strategy.FENCE, Strategy.REBOOT)
+        for at in ("remember", "read_power", "power_off")
+        for each in (Fault.NEED_GONE, Fault.VETO, Fault.ABORT)
+    ),
+    *(
+        Known(act=act, placed_faults=(_at("mark", (Fault.LOWERED, 0.0)),), changes=_climbing(strategy))
+        for strategy, act in (*ASKS.items(), (Strategy.REBOOT, "power_off"))
+    ),
+    *(
+        Known(act=act, placed_faults=(_at(act, (Fault.LOWERED, 0.5)),), changes=_climbing(Strategy.FENCE))
+        for act in ("cut_path", "quarantine", "power_off")
+    ),
+    *(
+        Known(
+            act="taint_out_of_service",
+            placed_faults=(_at("taint_out_of_service", (Fault.STUBBORN, 0.0), (Fault.TERMINATE, 1.0), (Fault.OTHERS_ON, 2.0)),),
+            changes=_climbing(strategy, kinds=BOTH),
+        )
+        for strategy in (Strategy.EXTERNAL, Strategy.DELETE_MACHINE, Strategy.REBOOT)
+    ),
     *(
         Known(act=method, placed_faults=(_at(method, *faults),), changes=_climbing(strategy, Strategy.DELETE_MACHINE))
         for method in ("power_off", "taint_out_of_service", "power_on")
         for strategy in (Strategy.FENCE, Strategy.DETACH_VOLUMES)
         for faults in FAULTS_AT[method]
+    ),
+    # A controller that fails, and a person who has it tried again
+    Known(
+        act="create_object",
+        placed_faults=(),
+        changes=_climbing(Strategy.EXTERNAL) | {"operator_acts_after": None, "reactions": ("resume", "resume")},
     ),
 )
 """Each known fault once."""

@@ -326,8 +326,11 @@ class MachineObject:
     """Since when the Machine alone is annotated preserve=now."""
     owner_asked: datetime | None = None
     owner_asked_by: str = ""
+    operator_lies: bool = False
+    """Other controllers say that they have succeeded, and have done nothing."""
     annotated: bool = False
     annotated_by: str = ""
+    annotated_at: datetime | None = None
     objects: dict[str, RemediationObject] = field(default_factory=dict)
     """Remediation objects, by their kind."""
     objects_go_after: timedelta = timedelta(0)

@@ -613,6 +613,7 @@ class MachineActs(Acts):
             await self.act("annotate-external")
             if not self.machine_object.annotated:
                 self.machine_object.annotated, self.machine_object.annotated_by = True, request.target.incident
+                self.machine_object.annotated_at = self.moment
                 self.others_act(None)
             return contract.ActResult(changed=True, detail="annotated")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from random import Random
@@ -16,6 +17,7 @@ from typing import Any
 from unittest.mock import patch
 
 from pydantic import TypeAdapter
+from temporalio.exceptions import ApplicationError
 
 from activities.errors import ErrorType, failure
 from policy.episode.messages import EpisodeResult, Kind, Outcome, Phase, PreservationInput, PreservationUpdate, episode_id
@@ -32,7 +34,7 @@ from tests.workflows.clockwork import Clockwork, Perils
 from tests.workflows.contract import act_of
 from tests.workflows.executions import Execution, Word
 from tests.workflows.plans import CUTS, DETACH, FREE, GIVEN_BACK, LIFT, QUARANTINE, plan
-from tests.workflows.played_acts import at_once
+from tests.workflows.played_acts import Freeing, at_once
 from tests.workflows.plays import Move, least
 from tests.workflows.preservation_run import MACHINE, ScriptedMachine, machine
 from tests.workflows.world import NODE, World
@@ -45,10 +47,15 @@ RELEASE = TypeAdapter(Release)
 WAITS = (0.0, 0.0, 0.05, 0.4, 2.0, 12.0, 70.0, 600.0, 3600.0)
 LONGEST = 20_000
 """Events of the clock between two moves."""
+JUST_NOW = timedelta(seconds=5)
+"""So long before pods are freed others may have opened a path that was read as cut."""
 HEARD = timedelta(seconds=30)
 """So long before an act whoever objects has spoken early enough for its look, wherever that is taken."""
 ACTED = frozenset({"drain", "cut_path", "detach_volume", "quarantine", "free_cut_pods", "give_up"})
 """What a hold keeps from the machine (S20)."""
+NAMED = frozenset({"drain", "give_up"})
+"""What the cluster Lease is shown for, in the name of a deployment (S38)."""
+LATE = frozenset({"give_up", "cut_path", "quarantine"})
 APART = frozenset({"cut_path", "detach_volume", "quarantine", "free_cut_pods"})
 BACK = frozenset({"restore_path", "lift_quarantine"})
 POWER = frozenset({"power_off", "power_on", "terminate"})
@@ -75,13 +82,21 @@ class PlayedMachine(ScriptedMachine):
         mode = self._kept.devices.mode
         if not (request.withdraw or request.released or self._kept.gave_up_at or mode is Mode.REPAIR):
             raise failure(ErrorType.NOT_LICENSED, f"its mode is {mode}")
-        return await super().give_up(request)
+        found = await super().give_up(request)
+        self._kept.claimed = not (request.withdraw or found.kept)
+        return found
 
     async def drain(self, request: contract.DrainRequest) -> contract.DrainResult:
         held = self._kept.held
         if not held.failed or held.expiry is None or held.expired(self.moment):
             raise failure(ErrorType.VETOED, "it is not kept as failed")
         return await super().drain(request)
+
+    def judge_freeing(self, request: Freeing, act: str) -> None:
+        super().judge_freeing(request, act)
+        opened = self._play._opened_at
+        if opened is not None and self.moment - opened < JUST_NOW:  # no reading could tell
+            self._kept.broken[:] = [each for each in self._kept.broken if "pods were freed behind" not in each]
 
     def is_noted(self, path: str) -> bool | None:
         return super().is_noted(path) if self._kept.devices.mark is not None else None
@@ -193,6 +208,7 @@ class KeptPlay:
         so = {
             "nothing keeps it": kept.held.expiry is None or kept.held.expiry <= now,
             "it has not failed": not kept.held.failed,
+            "it has failed": bool(kept.held.failed),
             "its mode allows no eviction": not kept.devices.mode.allows(Mode.DRAIN),
             "its mode allows no deletion": kept.devices.mode is not Mode.REPAIR,
         }
@@ -216,6 +232,9 @@ class KeptPlay:
         """An act that is about to be carried out."""
         if act in POWER:
             self.fault("S21", f"{act} of a machine that is kept")
+        sick = self.kept.held.failed and "it has failed" in self._since and self._word("return_path") is None
+        if act in BACK and sick and self.clockwork.now - self._since["it has failed"] > HEARD:
+            self.fault("S35", f"{act} of a machine that has failed")
         new = act in ACTED and not attempt.repeats and not getattr(attempt.request, "withdraw", False)
         if not new or self.kept.gave_up_at is not None:
             return
@@ -225,6 +244,10 @@ class KeptPlay:
             self.fault("S20", f"{act} after an abort")
         if act in APART and not self._permitted:
             self.fault("S14", f"{act} without a permit")
+        if act in NAMED and not attempt.request.holder:
+            self.fault("S38", f"{act} by a deployment that has no name")
+        if act != "give_up" and self._word("release", by=attempt.decided) is not None:
+            self.fault("S20", f"{act} after a release")
         against = ("nothing keeps it", "it has not failed") if act in APART else ()
         for what in against:
             if what in self._since and self.clockwork.now - self._since[what] > HEARD and attempt.now - attempt.decided < HEARD:
@@ -257,6 +280,8 @@ class KeptPlay:
         if devices.present and devices.marked == result.incident and "left cut" not in result.message:
             self.fault("S35", f"our mark is left{told}")
         cut = [path for path, state in devices.paths.items() if state is PowerState.OFF]
+        if kept.claimed and kept.present and kept.gave_up_at is None and "can't be" not in result.message:
+            self.fault("S35", f"our claim on the Node is left{told}")
         if (cut or devices.quarantined) and kept.present and "left cut" not in result.message:
             self.fault("S35", f"{cut or 'its network'} left cut and no person is told{told}")
         if result.outcome is Outcome.REPLACED and kept.present and not kept.held.deleting:
@@ -267,6 +292,12 @@ class KeptPlay:
         over = kept.held.expiry is None or kept.held.deleting or not kept.present
         if result.outcome in {Outcome.RELEASED, Outcome.RECOVERED, Outcome.ABORTED} and not over and not self._armed:
             self.fault("S21", f"it is over, and its objects say that the machine is kept until {kept.held.expiry}{told}")
+
+    @property
+    def _is_cut(self) -> bool:
+        """Whether anything of it is cut, as a mark that stays says."""
+        devices = self.kept.devices
+        return devices.quarantined or bool(devices.mark is not None and devices.mark.paths)
 
     @property
     def _armed(self) -> bool:
@@ -280,6 +311,7 @@ class KeptPlay:
         return self.permit and (self.kept.devices.permitted or not forgotten)
 
     _annotated_at: datetime | None = None
+    _opened_at: datetime | None = None
     _forgotten_at: datetime | None = None
     _grants_after = timedelta(seconds=40)
 
@@ -294,8 +326,17 @@ class KeptPlay:
         if befalls == "lost before":
             raise Lost
         if befalls in set(ErrorType):
+            kept = self.kept
+            if act == "give_up" and kept.devices.permitted and kept.held.failed and kept.held.expiry is None:
+                kept.claimed = kept.claimed or not attempt.request.withdraw  # which comes before what has failed
             raise failure(ErrorType(befalls), f"{act}: drawn")
+        if self._forgets and act == "give_up":
+            self._forgets = False
+            self.permit_is_forgotten()
         self._judge(act, attempt)
+        if befalls == "late" and act in LATE and not getattr(attempt.request, "withdraw", False):
+            self.clockwork.after(timedelta(seconds=31), lambda: self._arrives(act, attempt.request))
+            raise Lost
         given_up, before = self.kept.gave_up_at, len(self.kept.acts)
         answer = at_once(getattr(self._acts, act)(attempt.request))
         self.acts[act] += 1
@@ -308,6 +349,16 @@ class KeptPlay:
         if befalls == "lost after":
             raise Lost
         return answer
+
+    def _arrives(self, act: str, request: Any) -> None:
+        """What a worker that was lost had begun in time, at the very end of what it may take."""
+        if self._open is None:
+            self.fault("S34", f"{act} of an episode that has ended arrives, which was not waited out")
+        with suppress(ApplicationError):
+            given_up = self.kept.gave_up_at
+            at_once(getattr(self._acts, act)(replace(request, not_after=None)))
+            if self.kept.gave_up_at is not given_up:
+                self.told.append(f"{self.clockwork.now:%d %H:%M:%S}   {act} arrives")
 
     def _judge_hold(self, acts: list[str], hold: contract.Hold) -> None:
         """S25: what has ended is kept anew by no program while the same failure lasts."""
@@ -404,6 +455,7 @@ class KeptPlay:
 
     def path_is_opened(self) -> None:
         self.kept.devices.open_paths()
+        self._opened_at = self.clockwork.now
 
     def mark_is_removed(self) -> None:
         self.kept.devices.lose_mark()
@@ -432,6 +484,12 @@ class KeptPlay:
         if (execution := self._open) is not None:
             self.permit = self.kept.devices.permitted = True
             execution.signal("permit_granted")
+
+    def permit_is_forgotten_late(self) -> None:
+        """The same, right before its deletion is asked for."""
+        self._forgets = True
+
+    _forgets = False
 
     def permit_is_forgotten(self) -> None:
         """A scanner that was started anew knows of none."""
@@ -511,7 +569,7 @@ class KeptPlay:
             execution.deaf_until = self.clockwork.now + timedelta(seconds=self.draw.choice((1, 20)))
 
     def activities_fail(self) -> None:
-        kinds = ("lost before", "lost after", "", *(each.value for each in (ErrorType.TRANSIENT, ErrorType.FORBIDDEN)))
+        kinds = ("lost before", "lost after", "late", "", *(each.value for each in (ErrorType.TRANSIENT, ErrorType.FORBIDDEN)))
         kinds = (*kinds, ErrorType.UNREACHABLE.value, ErrorType.AMBIGUOUS.value)
         self._faults += self.draw.choices(kinds, k=self.draw.randint(1, 6))
 
@@ -549,6 +607,8 @@ class KeptPlay:
         if status.kind is not Kind.PRESERVATION or status.phase not in {Phase.FAILED_PRESERVED, Phase.RUNNING_PRESERVED}:
             return
         held_back = self._is_held(self.clockwork.now)  # from its drain, which comes first, or in the middle of being cut off
+        if status.phase is Phase.RUNNING_PRESERVED and self.kept.devices.marked == status.incident and not self._is_cut:
+            self.fault("S35", "a machine that is well is kept, and our mark is left on it")
         if status.permit and not held_back:
             self.fault("S14", "it keeps its permit, and nothing is done to the machine")
         if (status.phase is Phase.FAILED_PRESERVED) is not bool(held.failed) and not held_back:
@@ -565,7 +625,10 @@ MOVES = tuple(
         "person_holds person_resumes person_releases person_extends person_isolates person_aborts person_says_it_again",
         "episode_is_terminated episode_is_cancelled episode_is_reset episode_rolls episode_is_forgotten activities_fail",
         "pods_stay path_fails path_works path_is_opened machine_restarts mark_is_removed machine_is_deleted",
-        "permit_is_forgotten no_permit_is_granted scanner_tells pool_keeps_fewer person_returns_path mode_changes",
+        (
+            "permit_is_forgotten permit_is_forgotten_late no_permit_is_granted scanner_tells pool_keeps_fewer "
+            "person_returns_path mode_changes"
+        ),
     )
 )
 """By who makes them: the machine, what cuts it off, people, Temporal and servers, what is around it, the scanner."""
@@ -578,6 +641,16 @@ KNOWN = (
     "no_permit_is_granted@0 machine_is_let_go@12 person_aborts@600",
     "machine_is_let_go@0.4 activities_fail@0.4 person_holds@70",
     "permit_is_forgotten@0 machine_is_let_go@70",
+    "permit_is_forgotten_late@0 machine_is_let_go@70",
+    "pods_stay@0 person_aborts@12",
+    "pods_stay@0 machine_recovers@600",
+    "pods_stay@0 person_isolates@2 person_releases@70",
+    "activities_fail@0 scanner_tells@0.4 person_extends@70",
+    "activities_fail@0 scanner_tells@0.4 person_releases@70",
+    "activities_fail@0 scanner_tells@0.4 person_isolates@70",
+    "machine_is_let_go@0.05 activities_fail@12 person_aborts@70",
+    "activities_fail@0 person_isolates@12 episode_is_terminated@70",
+    "machine_is_to_be_kept@70 machine_fails@70 machine_recovers@70",
     "no_permit_is_granted@0 machine_is_let_go@12 machine_is_to_be_kept@600",
     "pods_stay@0.05 person_holds@12 person_resumes@70",
     "pods_stay@0.4 person_releases@70",

@@ -77,6 +77,8 @@ class KeptMachine:
     tried_at: list[datetime] = field(default_factory=list)
     """Whenever its deletion was asked for and might have begun."""
     gave_up_at: datetime | None = None
+    claimed: bool = False
+    """Our claim is on its Node that it is being deleted."""
     named: set[str] = field(default_factory=set)
     """How whoever asked for evictions and for the deletion said that the cluster Lease names him."""
     late: str = ""

@@ -15,7 +15,7 @@ from typing import TypeVar
 from policy.episode.messages import OffProof, Reading, VolumeReading
 from policy.fence.plan import Act, FencingPlan, PowerDevice
 from policy.fence.power import PowerState, VolumeState
-from tests.workflows.attempts import Attempt
+from tests.workflows.attempts import START, Attempt
 from tests.workflows.contract import FreeCutRequest, FreeDumpingRequest, FreeRequest, Target
 from tests.workflows.executions import Word
 from tests.workflows.machine import ANOTHER, Machine
@@ -231,6 +231,22 @@ class Referee:
         )
         if words and words[-1][2] == "hold":
             self.fault("S20", f"{name} while held")
+
+    def is_held(self, moment: datetime) -> bool:
+        """Whether a person held it at that moment, or has since."""
+        words = sorted((each.word.taken, each.what) for each in self.said if each.word.taken is not None)
+        before = [what for taken, what in words if taken <= moment]
+        return before[-1:] == ["hold"] or any(what == "hold" for taken, what in words if taken > moment)
+
+    @property
+    def aborted_at(self) -> datetime | None:
+        """When a person first aborted the present episode."""
+        return min((each.word.taken for each in self.said if each.what in {"abort", "cancel"} and each.word.taken), default=None)
+
+    @property
+    def resumed_at(self) -> datetime:
+        """When a person last had it go on, or it was reset."""
+        return max((each.word.taken for each in self.said if each.what in AGAIN and each.word.taken), default=START)
 
     def said_before(self, what: str, moment: datetime) -> bool:
         """Whether a person's word of that kind had been taken by then."""

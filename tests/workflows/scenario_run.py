@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from policy.episode.gate import MAY_NOT_ACT
 from policy.episode.messages import (
     EpisodeResult,
     FencingInput,
@@ -28,8 +29,10 @@ from policy.episode.permits import Release
 from policy.fence.plan import FencingPlan, Freeing
 from policy.fence.power import PowerState
 from policy.remediation.ladder import EscalationStep
+from policy.remediation.strategy_rules import Strategy
 from policy.values.object_refs import ObjectRef
-from tests.workflows.adversary import THEIRS, Adversary, look_of
+from tests.workflows.adversary import OTHERS_HEARD, THEIRS, Adversary, look_of
+from tests.workflows.attempts import START
 from tests.workflows.clockwork import Clockwork, Perils
 from tests.workflows.contract import Call
 from tests.workflows.executions import Execution, Word
@@ -104,6 +107,8 @@ class Scenario:
     goes_after: timedelta | None = timedelta(minutes=2)
     owner_acts_after: timedelta | None = timedelta(minutes=1)
     operator_acts_after: timedelta | None = timedelta(minutes=1)
+    operator_lies: bool = False
+    follows_after: timedelta | None = timedelta(seconds=5)
     """As of `MachineObject`."""
     miswired: bool = False
     skews: tuple[float, ...] = (0.0,)
@@ -136,6 +141,8 @@ class Scenario:
             goes_after=self.goes_after,
             owner_acts_after=self.owner_acts_after,
             operator_acts_after=self.operator_acts_after,
+            operator_lies=self.operator_lies,
+            follows_after=self.follows_after,
             objects_go_after=timedelta(seconds=5),
         )
 
@@ -179,8 +186,10 @@ class Scenario:
             kinds=kinds,
             ladder=ladder,
             goes_after=random.choice((timedelta(minutes=2), timedelta(minutes=2), None)),
-            owner_acts_after=random.choice((MINUTE, MINUTE, None)),
-            operator_acts_after=random.choice((MINUTE, MINUTE, None)),
+            owner_acts_after=random.choice((MINUTE, MINUTE, 7 * MINUTE, None)),
+            operator_acts_after=random.choice((MINUTE, MINUTE, 7 * MINUTE, None)),
+            operator_lies=random.random() < 0.1,
+            follows_after=random.choice((timedelta(seconds=5), timedelta(seconds=5), None)),
             miswired=len(plan.levels) > 1 and len(plan.levels[0]) == 1 and random.random() < 0.3,
             skews=random.choice(SKEWS),
             script=draw_script(random),
@@ -240,6 +249,8 @@ STILL = timedelta(hours=2)
 WEARY = timedelta(hours=3)
 SCANNED = timedelta(minutes=1)
 RELEASE = TypeAdapter(Release)
+LATEST = timedelta(seconds=30)
+"""So long after an episode has ended nothing that it had asked for is under way any more."""
 PINNED = 2
 """After so many tasks an episode knows what it is about."""
 LAST = 150
@@ -343,6 +354,8 @@ class Play:
         referee.begins_anew()
         referee.permit = granted
         self._kind = self.drawn.kinds[(self._episodes - 1) % len(self.drawn.kinds)]
+        frees = {Strategy.FENCE, Strategy.DETACH_VOLUMES} & {each.strategy for each in self.drawn.ladder}
+        self.adversary.climbs_without_freeing = self._kind is Kind.REMEDIATION and not frees
         given = {
             "cluster": CLUSTER,
             "node": NODE,
@@ -380,6 +393,11 @@ class Play:
             self._seen = seen
             asked = (adversary.need.object_uid,) if adversary.wanted else ()
             execution.signal("node_changed", replace(seen, asked_by=asked))
+        lowered = adversary.lowered is not None and self.clockwork.now - adversary.lowered > OTHERS_HEARD
+        if lowered and execution is not None and execution.begun and not execution.hears:
+            status = execution.query("status")
+            if status.permit and status.doing.startswith(MAY_NOT_ACT) and adversary.unlicensed is None:
+                self.problems.append(f"S14: it keeps its permit, and its mode allows no act: {status.doing}")
         self.clockwork.after(SCANNED, self._scan)
 
     def _decided(self, call: Call, request: Any) -> None:
@@ -561,7 +579,7 @@ class Play:
         if execution.failure:
             self.problems.append(f"S35: the workflow failed: {execution.failure}")
             return
-        self.adversary.machine.settle(self.clockwork.now)
+        self.adversary.machine.settle(self.clockwork.now + LATEST)  # also what a worker that was given up still does
         self.problems += problems_of_the_end(self.adversary, execution.result)
         result: EpisodeResult = execution.result
         written = self.adversary.streamed.values()
@@ -584,6 +602,7 @@ def problems_of_the_end(adversary: Adversary, result: EpisodeResult) -> list[str
     machine = adversary.machine
     found = [*_left_over(machine, result, adversary.noted, zombies=bool(adversary.zombies)), *_untrue(adversary, result)]
     found += _still_asked_for(adversary.machine_object, result) if not adversary.zombies else []
+    found += [*_goes_untold(adversary.machine_object, result), *_memory(adversary, result)]
     exposed = machine.exposed_ready if adversary.referee.on_word else machine.exposed  # what no source can say is not known
     if exposed > EXPOSED:
         found.append(f"S6: our out-of-service taint stood for {exposed} on a machine that ran")
@@ -609,6 +628,32 @@ def _left_over(machine: Machine, result: EpisodeResult, noted: set[str], *, zomb
         found.append(f"S35: {cut} are left cut and no person is told")
     if machine.quarantined and any("#" in each for each in noted) and ours and not told and not machine.terminated:
         found.append("S35: it is left in quarantine and no person is told")
+    return found
+
+
+def _goes_untold(machine_object: MachineObject, result: EpisodeResult) -> list[str]:
+    """S35: a machine that goes by our wish is not called well, nor left alone without a word of that."""
+    ours = machine_object.claimed_by == result.incident and bool(machine_object.deletions)
+    ours = ours or (machine_object.owner_asked is not None and machine_object.owner_asked_by == result.incident)
+    if not ours or machine_object.deleting is None or result.outcome is Outcome.REPLACED:
+        return []
+    if result.outcome is Outcome.ABORTED and ("deletion" in result.message or "is gone" in result.message):
+        return []
+    return ["S35: its machine goes, as it has asked for, and no person is told"]
+
+
+def _memory(adversary: Adversary, result: EpisodeResult) -> list[str]:
+    """S19: what was done is known to the machine that came for it; what came to nothing is no try."""
+    machine_object, incident = adversary.machine_object, result.incident
+    reset = any(each.what == "reset" for each in adversary.referee.said)
+    found = []
+    came, asked = machine_object.came, bool(machine_object.deletions) and machine_object.claimed_by == incident
+    if asked and came is not None and not came.memory and result.outcome is Outcome.REPLACED and not reset:
+        found.append("S19: the machine that came for it knows of no try")
+    failed = any(each.act == "forget" and each.outcome == "failed" for each in result.record)
+    nothing = incident not in adversary.done_by and not (reset or failed or adversary.zombies)
+    if nothing and machine_object.present and any(incident in each for each in machine_object.stands):
+        found.append("S19: what came to nothing is remembered as a try")
     return found
 
 
@@ -649,6 +694,11 @@ def _untrue(adversary: Adversary, result: EpisodeResult) -> list[str]:
         if adversary.referee.answered(reading) is not PowerState.OFF
     ]
     adversary.referee.tells_the_truth(result.message, result.incident)
+    well = not adversary.wanted or adversary.need.kind is not NeedKind.CHECK or not machine.present
+    last = adversary.ready_last
+    unwell = last == START or result.ended - last > OTHERS_HEARD
+    if result.outcome is Outcome.RECOVERED and unwell and not (well or adversary.meddled):
+        found.append("S35: recovered, it says, and the node has not been well lately")
     recovered = result.outcome is Outcome.RECOVERED and proof is not None
     if recovered and not machine.runs and not adversary.meddled:
         found.append("S35: recovered, and the machine is off")

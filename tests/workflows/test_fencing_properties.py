@@ -20,7 +20,7 @@ from policy.fence.plan import CORDON, UNCORDON
 from policy.remediation.ladder import EscalationStep
 from policy.remediation.strategy_rules import Strategy
 from tests.workflows.faults import Fault, PlacedFault
-from tests.workflows.plans import CUTS, FREE, GIVEN_BACK, MINUTE, step
+from tests.workflows.plans import ASKS, CUTS, FREE, GIVEN_BACK, MINUTE, step
 from tests.workflows.plays import least
 from tests.workflows.scenario_run import EPISODE, Play, Scenario, arranged, story
 from tests.workflows.world import plan
@@ -112,3 +112,14 @@ def test_histories_that_are_left_at_every_rest_end_as_one_does(
     whole, rolled = whole_and_rolled(drawn)
     assert (rolled.result.outcome, rolled.result.message) == (whole.result.outcome, whole.result.message)
     assert commands(rolled) == commands(whole)
+
+
+@pytest.mark.parametrize("word", [Fault.ABORT, Fault.HOLD])
+@pytest.mark.parametrize("strategy", ASKS)
+def test_s20_what_is_said_while_a_reset_is_waited_out_is_heard_before_others_are_asked(strategy: Strategy, word: Fault) -> None:
+    """S34 has what was in flight waited out, and the look that comes then is one activity with the act: nothing hears of a word
+    afterwards. Of seed 376 of 30 November, in which an object was made after an abort."""
+    said = PlacedFault(method=ASKS[strategy], number=1, faults=((Fault.RESET, 0.5), (word, 0.7)))
+    for seed in range(1, 9):
+        drawn = arranged(plan(), said, seed=seed, kinds=(Kind.REMEDIATION,), ladder=(step(strategy, MINUTE),))
+        assert Play(drawn).run() == []

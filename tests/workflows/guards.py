@@ -1,0 +1,244 @@
+"""Guards of episodes, each with the play that fails without it: what the players and their referees hold, as a table.
+
+    python -m tests.workflows.guards                       # looks for the seed of each anew where that has changed
+    python -m tests.workflows.guards claim --plays 2000    # of guards whose names say that; so many plays for each
+    python -m tests.workflows.guards --table               # the table of docs/adversary.md
+
+A guard is taken out in memory (`taken_out.py`), for as long as a play takes. `test_guards.py` plays each seed without its guard,
+so that the table is so; a new move makes other plays of most seeds, and then this command is needed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from collections.abc import Callable
+from typing import NamedTuple
+
+from tests.workflows.preservation_moves import KeptPlay
+from tests.workflows.scenario_run import Play, Scenario
+from tests.workflows.taken_out import changed
+
+
+class Guard(NamedTuple):
+    """was, instead: of the file's text, with and without it. seed: of a play that fails then."""
+
+    what: str
+    rule: str
+    seed: int
+    file: str
+    was: str
+    instead: str
+
+    def noticed(self, play: Callable[[int], list[str]], seed: int | None = None) -> list[str]:
+        """What a play without it breaks: that of its seed, or another one."""
+        with changed(self.file, self.was, self.instead):
+            return play(self.seed if seed is None else seed)
+
+
+def episode(seed: int) -> list[str]:
+    """As `test_fencing_properties.py` plays it: every other seed in a new history after each rest."""
+    return Play(Scenario.of(seed), rolls=seed % 2 == 0).run()
+
+
+def preservation(seed: int) -> list[str]:
+    """As `test_preservation_properties.py` plays it."""
+    return KeptPlay(seed).run()
+
+
+STORY, STEPS = "workflows/remediation/story.py", "workflows/remediation/steps.py"
+LADDER_STEP, GIVING_UP = "workflows/remediation/ladder_step.py", "workflows/remediation/after_preservation.py"
+PREFLIGHT, EPISODE = "workflows/episode/preflight.py", "workflows/episode/episode.py"
+NODE_WRITES, COMMANDS = "workflows/episode/node_writes.py", "workflows/episode/commands.py"
+KEPT, APART = "workflows/preservation/story.py", "workflows/preservation/isolation.py"
+DEFINITIONS = "workflows/definitions/episodes.py"
+
+# fmt: off
+GUARDS: dict[Callable[[int], list[str]], tuple[Guard, ...]] = {
+    episode: (
+        Guard("what a ladder left is taken back: an object", "S35", 513, STEPS,
+              'await self._call(ExternalActivities.delete, f"deletes {self._called}")', "None"),
+        Guard("what a ladder left is taken back: a wish to the owner", "S35", 412, STEPS,
+              'return await self._target.take_back("what its owner was asked for")', 'return ""'),
+        Guard("what a ladder left is taken back: an annotation", "S35", 511, STEPS,
+              'left = await self._target.take_back("the annotations of the Machine")', 'left = ""'),
+        Guard("what a ladder left is taken back: a claim that came to nothing", "S35", 298, STEPS,
+              "return await withdraw_claim(self._target.node_writer, self._give_up, UNDO_PAUSE)", 'return ""'),
+        Guard("also an object of which the answer was lost", "S35", 436, STEPS,
+              '        self._state.may_stand = True\n        return await self._execute(', "        return await self._execute("),
+        Guard("also a wish to the owner", "S35", 409, STEPS,
+              'def _request(self, before: BeforeActing) -> ActResult:\n        self._state.may_stand = True',
+              'def _request(self, before: BeforeActing) -> ActResult:\n        pass'),
+        Guard("also an annotation", "S35", 424, STEPS,
+              'def _annotate(self, before: BeforeActing) -> ActResult:\n        self._state.may_stand = True',
+              'def _annotate(self, before: BeforeActing) -> ActResult:\n        pass'),
+        Guard("also what a reset took back", "S35", 376, STORY,
+              'not self.episode.was_reset or self._request.adopts:\n            return', 'True:\n            return'),
+        Guard("a ladder's mark goes at the end", "S35", 561, STORY,
+              '                await self.target.node_writer.remove_marks(UNMARK_PAUSE)\n        return await close',
+              '                pass\n        return await close'),
+        Guard("also a mark of which the answer was lost", "S35", 442, STORY,
+              '        await self.target.node_writer.remove_marks(UNMARK_PAUSE)\n        return interrupt.reason',
+              "        return interrupt.reason"),
+        Guard("an object that has had its time is taken away before a person's next round", "S44", 624, STORY,
+              "[each for each in self._steps if each.begins_anew]", "[]"),
+        Guard("a controller is told that its time is over before the next step begins", "S13", 394, STEPS,
+              '            seen = await self._call(ExternalActivities.time_out, "tells its controller that its time is over")',
+              "            return"),
+        Guard("an annotation goes before the next step begins", "S13", 388, STEPS,
+              'given up", why)\n        await self.take_back()', 'given up", why)'),
+        Guard("an abort is heard while a controller acts", "S20", 367, STEPS,
+              '            await self._target.preflight.may_go_on()\n            self._episode.enter(doing=self._lasts',
+              "            self._episode.enter(doing=self._lasts"),
+        Guard("an abort is heard while an operator acts", "S20", 363, STEPS,
+              '        await target.preflight.may_go_on()\n        if await', "        if await"),
+        Guard("an owner that has not begun is asked no more after a veto, or once the need is gone", "S20", 348, STEPS,
+              "            await self._target.preflight.before_others_act()", "            pass"),
+        Guard("a deletion that was asked for is not asked for again", "S33", 400, STEPS,
+              "while not await self.goes():", "while True:"),
+        Guard("a success is believed of a node only that is well", "S35", 456, STEPS,
+              'if not await target.is_well(succeeded=succeeded):\n            if seen',
+              'if not succeeded and not await target.is_well():\n            if seen'),
+        Guard("a reboot frees nothing", "S1", 514, STEPS,
+              '        freeing=Freeing.NONE,\n', ""),
+        Guard("what is done is noted on the target before", "S19", 334, LADDER_STEP,
+              '            remember = self._memory_request()\n            self.progress',
+              '            remember = None\n            self.progress'),
+        Guard("what came to nothing is noted no longer", "S19", 298, LADDER_STEP,
+              '            await self.forget()\n            await self._remember_failures()',
+              "            await self._remember_failures()"),
+        Guard("no recovery while a step has left the machine off", "S35", 478, STORY,
+              'return TO_SWITCH_ON if self.left_off is not None and not self._is_back else ""', 'return ""'),
+        Guard("what a step has left off is switched on after an abort with power-on", "S35", 472, STORY,
+              'problem = await off.story.bring_back()\n        return', 'problem = ""\n        return'),
+        Guard("not where the machine has gone", "S9", 480, STORY,
+              "or off.was_aborted or not await self._is_there():", "or off.was_aborted:"),
+        Guard("what a step has left off is switched on at a person's word, without a permit", "S17", 478, STORY,
+              "if off is not None and (episode", "if False and (episode"),
+        Guard("that the machine may be off is told", "S35", 474, STORY,
+              'message=f"{end.message}{MAY_BE_OFF}"', "message=end.message"),
+        Guard("what stays cut is told", "S35", 252, STORY,
+              'message=f"{end.message}; left cut: {\', \'.join(paths)}"', "message=end.message"),
+        Guard("a deletion that goes on beside another step is followed", "S35", 505, STORY,
+              "if end.outcome is Outcome.ABORTED or (deletion :=", "if True or (deletion :="),
+        Guard("it is told that goes on", "S35", 507, STORY,
+              "if self.deletes and end.outcome", "if False and end.outcome"),
+        Guard("what a terminated predecessor has left is taken over by a ladder", "S1, S32", 522, STORY,
+              "            await self._adoption.take_over()", "            pass"),
+        Guard("the verdict of a look that a person says no", "S20", 126, PREFLIGHT,
+              'raise Vetoed(result.reason)\n                case LookVerdict.TARGET',
+              'return licence\n                case LookVerdict.TARGET'),
+        Guard("an abort is heard before a look", "S20", 336, PREFLIGHT,
+              'raise AbortAsked(f"aborted by {abort.by}: {abort.reason}")', "pass"),
+        Guard("a hold is heard before a look", "S20", 334, PREFLIGHT,
+              "if (held := self._episode.held) is None:", "if (held := self._episode.held) is None or True:"),
+        Guard("both are heard once a reset was waited out", "S20", 376, PREFLIGHT,
+              "            await self._episode.outlive_reset()  # what", "            pass  # what"),
+        Guard("what is half done does not rest in a mode that allows no more", "S52", 517, PREFLIGHT,
+              "if not self._may_rest():", "if False:"),
+        Guard("no permit is kept in a mode that allows no more", "S14", 514, PREFLIGHT,
+              '                await give_back_permit(episode, held=True)\n            began',
+              '                pass\n            began'),
+        Guard("a permit that the scanner does not know is asked for anew", "S14", 451, PREFLIGHT,
+              "await self._ask_for_permit(under)", "pass"),
+        Guard("what people say while a look is taken is heard", "S20", 127, PREFLIGHT,
+              "interrupted = self._episode.state.abort_asked is not None or self._episode.held is not None",
+              "interrupted = False"),
+        Guard("an act of which it is unclear whether it was done is waited out", "S34", 49, EPISODE,
+              "            await self.settle((timedelta(0) if answered else options.ACT_WINDOW) + options.IN_FLIGHT_MARGIN)",
+              "            pass"),
+        Guard("what a terminated predecessor had begun is waited out", "S34", 42, NODE_WRITES,
+              "await self._episode.settle(settled_at - workflow.now())", "pass"),
+        Guard("a predecessor's out-of-service taint is taken off", "S1, S32", 19, NODE_WRITES,
+              "                await self._node_writer.untaint()", "                pass"),
+        Guard("a word answers the question that was seen", "S48", 6, COMMANDS,
+              "if question != (now := episode.state.question):", "if question != (now := episode.state.question) and False:"),
+        Guard("no word for off is taken while a device says on", "S8", 28, DEFINITIONS,
+              "if DEVICE_READS_ON not in request.override and episode.devices_on:", "if False:"),
+    ),
+    preservation: (
+        Guard("a release that comes while a look is taken is heard", "S20", 471, PREFLIGHT,
+              "interrupted = interrupted or (bool(self._gone()) and workflow.patched(GONE_MEANWHILE))", "pass"),
+        Guard("a hold keeps the pods", "S20", 185, KEPT,
+              '            if self.episode.is_held:\n                await', '            if False:\n                await'),
+        Guard("a hold is heard that comes while the node is marked", "S20", 185, KEPT,
+              "                    continue  # what was said meanwhile is heard first (S20)", "                    pass"),
+        Guard("a hold is heard while the machine is given up", "S20", 102, GIVING_UP,
+              "if self.episode.held is not None and not progress.asked:", "if False:"),
+        Guard("an abort is heard while the machine is given up", "S20", 153, GIVING_UP,
+              "if (abort := self.episode.state.abort_asked) is not None and not progress.asked:", "if False:"),
+        Guard("an abort is heard that comes with the permit", "S20", 153, GIVING_UP,
+              "                continue  # what was said meanwhile is heard first (S20)", "                pass"),
+        Guard("a permit before the deletion", "S14", 1, GIVING_UP,
+              "if not progress.asked and not self.episode.state.permit:", "if False:"),
+        Guard("a permit before anything is cut", "S14", 3, APART,
+              '        await self._obtain_permit()\n        await self._pin', "        await self._pin"),
+        Guard("that permit is given back while the machine stays cut", "S14", 105, APART,
+              '        await self._leave()\n        return self._known', "        return self._known"),
+        Guard("a machine that is asked for after all is kept", "S27", 337, GIVING_UP,
+              "                await self._go_back(found)", "                pass"),
+        Guard("a machine of which the preservation was aborted is given up by no program", "S21", 9, KEPT,
+              "is None or self.episode.state.abort_asked is not None:", "is None:"),
+        Guard("a cancellation ends no preservation", "S21", 16, DEFINITIONS,
+              '        return f"{ends}: `nodewarden release', '        return "" and f"{ends}: `nodewarden release'),
+        Guard("an abort or a release ends the drain", "S20", 42, KEPT,
+              "while self.episode.state.abort_asked is None and not self._progress.wish.release:", "while True:"),
+        Guard("the mark goes at the end", "S35", 9, KEPT,
+              "if self._progress.marked or self._progress.cutting_off.marked:", "if False:"),
+        Guard("the mark goes where giving up is aborted", "S35", 153, GIVING_UP,
+              "            await self._node_writer.remove_marks(UNMARK_PAUSE)", "            pass"),
+        Guard("it goes from a Node that outlives its Machine", "S35", 464, KEPT,
+              "node_uid=hold.node_uid or self._progress.node_uid))  # a Node", "node_uid=hold.node_uid))  # a Node"),
+        Guard("what stays cut is told, of a kept machine", "S35", 73, KEPT,
+              "            message += self._apart.left", "            pass"),
+        Guard("what a predecessor has left cut is found", "S35", 254, APART,
+              "if self._known.pin is None and self._episode.state.adopted:", "if False:"),
+        Guard("what a predecessor has left cut is taken over with its mark", "S35", 254, APART,
+              "self._made(pin)[1].paths.adopt(pin.adopted_paths)", "pass"),
+        Guard("paths behind which pods were freed stay cut", "S35", 44, APART,
+              "if not (self._freed or self._episode.state.found_cut):", "if True:"),
+        Guard("they stay cut until another boot than theirs", "S35", 44, APART,
+              'return bool(boot) and seen.boot_id not in {"", boot}', "return True"),
+        Guard("only a machine that is well is given back what was cut", "S35", 73, KEPT,
+              "if hold is not None and hold.well:", "if hold is not None:"),
+        Guard("what a person was told holds where nothing keeps it any more", "S44", 280, KEPT,
+              "if wish.until is not None and not (hold.preserved", "if False and not (hold.preserved"),
+        Guard("what is said while it is written is written next", "S44", 42, KEPT,
+              "if self._progress.wish is wish:", "if True:"),
+        Guard("a hold is heard before the machine is given up", "S20", 120, KEPT,
+              'await self.episode.wait_while_held()\n                    continue', "pass"),
+        Guard("a deployment learns its name before it evicts", "S38", 6, KEPT,
+              '        if self.episode.state.holder:\n            return', '        if True:\n            return'),
+    ),
+}
+# fmt: on
+
+
+def table() -> str:
+    """Of docs/adversary.md."""
+    lines = ["| taken out | rule | noticed by |", "|---|---|---|"]
+    for play, guards in GUARDS.items():
+        lines += [f"| {each.what} | {each.rule} | {play.__name__} {each.seed} |" for each in guards]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Print what notices each guard."""
+    options = argparse.ArgumentParser(description="Take guards of episodes out, one at a time, and see which play notices.")
+    options.add_argument("words", nargs="*", help="of the guards' names (all)")
+    options.add_argument("--plays", type=int, default=640, help="at most so many for each (640)")
+    options.add_argument("--table", action="store_true", help="print the table of docs/adversary.md")
+    asked = options.parse_args()
+    if asked.table:
+        print(table())
+        return
+    logging.getLogger("temporalio").setLevel(logging.CRITICAL)
+    for play, guards in GUARDS.items():
+        for guard in guards:
+            if all(word in guard.what for word in asked.words):
+                seeds = (seed for seed in (guard.seed, *range(1, asked.plays)) if guard.noticed(play, seed))
+                print(f"{play.__name__} {next(seeds, 'none')}: {guard.what}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
