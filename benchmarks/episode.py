@@ -42,8 +42,8 @@ from tests.system.witness import left_over
 DURATION = timedelta(seconds=1)
 NODES, ZONES = 4, 2
 PATIENCE = 90.0
-AFTERWARDS = 1.0
-"""Seconds after an episode's end in which its node's check is written and the scanner hears of it."""
+AFTERWARDS = 2.0
+"""Seconds after an episode's end in which its node's check is written and the scanner hears of it, which takes a second."""
 
 TARGETS: dict[str, str] = {
     "activities": "<= 16",
