@@ -158,6 +158,15 @@ class _Line:
     under_way: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
+async def report_lost_scan(client: Client, cluster: str) -> None:
+    """Have the cluster's scanner, where one runs, scan anew if its poll rests. Raises Unreachable."""
+    try:
+        await client.get_workflow_handle(scanner_id(cluster)).signal("scan_is_lost", rpc_timeout=SIGNAL_TIMEOUT)
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise failure(ErrorType.UNREACHABLE, f"Temporal has not answered yet: {error}") from error
+
+
 # A worker's side of the check of fence devices: which devices it has found to be configured for several nodes, asked of it by
 # looks (S39), where it has met each credential (S40), and which policies it is to look at.
 #

@@ -112,6 +112,11 @@ async def _side_by_side(tasks: list[Callable[[], Awaitable[Any]]]) -> list[Any]:
     return list(await asyncio.gather(*map(one, tasks)))
 
 
+async def _rest(benches: list[Bench]) -> None:
+    for each in benches:
+        await each.rests()
+
+
 @asynccontextmanager
 async def cell(count: int, nodes: int) -> AsyncIterator[Cell]:
     """So many clusters, each seen by its scanner and its devices read once."""
@@ -162,7 +167,7 @@ async def measure(count: int, nodes: int, seconds: float, sample: int, chance: r
     async with cell(count, nodes) as running:
         benches = chance.sample(running.benches, min(sample, count))
         await running.acted_upon(benches, together=True)  # what is done for the first time only
-        await asyncio.sleep(5)
+        await _rest(running.benches)
         found: dict[str, Any] = {"clusters": count, "nodes": nodes, "atRest": await running.at_rest(seconds)}
         found["alone"] = await running.acted_upon(benches * (sample // len(benches)))
         if count == 1:
@@ -170,14 +175,16 @@ async def measure(count: int, nodes: int, seconds: float, sample: int, chance: r
         noisy = next(each for each in running.benches if each not in benches[1:])
         flapping = asyncio.create_task(noisy.cluster.flap(FLAPS_EVERY))
         await asyncio.sleep(5)
-        found["besideANoisyOne"] = await running.acted_upon([each for each in benches if each is not noisy])
+        quiet = [each for each in benches if each is not noisy]
+        found["besideANoisyOne"] = await running.acted_upon(quiet)
         await end(flapping)
+        await _rest(quiet)
         killed = running.workers.pop(0)
         running.metrics.pop(0)
         for each in running.benches:
             each.worker = running.workers[0]
         await killed.kill()
-        found["afterAKill"] = await running.acted_upon(benches, together=True)
+        found["afterAKill"] = await running.acted_upon(quiet, together=True)
         return found
 
 

@@ -48,6 +48,7 @@ from starter.client import Nodewarden
 from tests.system.temporal_server import TemporalServer
 from tests.system.worker_process import ROOT, WorkerProcess
 from workers.configuration.settings import load
+from workflows.scanner.state import ScannerInput
 
 CRDS = (ROOT / "deploy" / "crds", ROOT / "simulator" / "crds", ROOT / "simulator" / "crds" / "self-node-remediation")
 DURATION = timedelta(seconds=2)
@@ -312,6 +313,13 @@ class Bench:
                 if await self._warden.device_check(self.cluster.name).last_report() is not None:
                     return
                 await asyncio.sleep(0.5)
+
+    async def rests(self) -> None:
+        """Until its scan rests: a whole one has brought nothing since the last node was acted upon."""
+        while True:
+            if (await self._warden.scanner_status(self.cluster.name)).wait > ScannerInput().wait:
+                return
+            await asyncio.sleep(1)
 
     async def idle(self, seconds: float) -> Idle:
         """What it costs while nothing happens."""

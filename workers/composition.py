@@ -154,6 +154,7 @@ async def _cluster_serving(
         NodeActionDispatcher,
         ObservationStarter,
         ScannerPermits,
+        report_lost_scan,
     )
 
     device_check = DeviceCheckClient(client)
@@ -190,6 +191,7 @@ async def _cluster_serving(
             prepare=partial(load_drivers, name, devices) if has_power else None,
             dispatch=NodeActionDispatcher(client, task_queue=WORKFLOW_QUEUE, page=settings.page_url).dispatch,
             notify_device_check=partial(device_check.notify_of_policies, name),
+            report_lost_scan=partial(report_lost_scan, client, name),
             meter=runtime().metric_meter,
             notify=notify_with_node,
             record=record,

@@ -49,7 +49,8 @@ class ScanRequest:
     last request's. halt_over: how a halt ended, "" if that need not be published. number: of the poll; a worker that has not
     served the poll before does not know what was published last. spells: nodes with an open spell that were no candidates in the
     last report: `ScanReport.watched` says how they stand, and nothing else depends on it. modes: how far programs may go
-    with which nodes.
+    with which nodes. rests: it shows a sign of life to Temporal so rarely that it hears late that it was given up. So it acts
+    only while the cluster Lease is as its worker has written it last, and other workers see by the Lease that it is lost.
     """
 
     cluster: str
@@ -75,6 +76,7 @@ class ScanRequest:
     halt_over: str = ""
     modes: ClusterModes = REPAIRS
     spells: tuple[str, ...] = ()
+    rests: bool = False
     decisions: tuple[Decision, ...] = ()
     """Of the scanner, for the decision stream; sent again until a scan with them was answered."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from datetime import timedelta
@@ -74,11 +75,12 @@ async def open_scan(api: ApiServer) -> AsyncIterator[Open]:
             notify: Notify = discard_notice,
             dispatch: Dispatch | None = None,
             notify_device_check: Callable[[str], Awaitable[None]] | None = None,
+            report_lost_scan: Callable[[], Awaitable[None]] | None = None,
             **options: Any,
         ) -> ClusterScan:
             connection = await stack.enter_async_context(ClusterConnection.to(api.url, token="abc"))
             others = await stack.enter_async_context(ClusterConnection.to(machines.url, token="abc")) if machines else None
-            lease = ScannerLease(connection, duration=timedelta(seconds=3))
+            lease = ScannerLease(connection, duration=timedelta(seconds=3), monotonic=asyncio.get_running_loop().time)
             options.setdefault("source", PolicySource(templates=("nodewarden", *(system.namespace for system in SYSTEMS))))
             view = ClusterView(connection, machines=others, limits=limits, watch_limits=watches, **options)
             scan = ClusterScan(
@@ -89,6 +91,7 @@ async def open_scan(api: ApiServer) -> AsyncIterator[Open]:
                 notify=notify,
                 dispatch=dispatch,
                 notify_device_check=notify_device_check,
+                report_lost_scan=report_lost_scan,
                 licences=LICENCES,
             )
             return await stack.enter_async_context(scan)

@@ -375,8 +375,7 @@ async def test_s36_people_are_told_where_temporal_answers_and_no_scan_runs(
     cluster: ApiClient, scans: Scans, stopped: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A key that was refused, a scanner that is stuck: no one renews the Lease. One that is stopped has given it back (S38)."""
-    monkeypatch.setattr("activities.cluster.acts.scan.LOOK_FOR_SCANS_SECONDS", 0.1)
-    monkeypatch.setattr("activities.cluster.acts.cluster_lease.ABANDONED_AFTER", 0.0)
+    monkeypatch.setattr("activities.cluster.acts.scan.ABANDONED_AFTER", 0.0)
     scan = await scans.open(meter=scans.meter)
     await scans.observe(scan)
     if stopped:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from activities.cluster.acts.cluster_lease import LeaseRenewal, ScannerLease
+from activities.cluster.acts.cluster_lease import LeaseRenewal, NotAsWritten, ScannerLease
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.lease_view import CLUSTER_LEASE
 from activities.cluster.live.cluster_lease import cluster_lease_problem
@@ -100,20 +100,50 @@ async def test_a_foreign_lease_without_an_end_is_never_taken(
     assert not (await lease.keep("ours")).held
 
 
-async def test_s36_it_is_abandoned_once_it_was_neither_renewed_nor_given_back_for_so_long(
+async def test_it_stands_still_while_it_is_neither_renewed_nor_given_back(
     lease: ScannerLease, connection: ClusterConnection, time: Time
 ) -> None:
+    """S36: by our own clock, since we have seen that version."""
     scanner = ScannerLease(connection)
-    assert not await lease.is_abandoned()
+    assert await lease.standstill() is None
     for _ in range(3):
         await scanner.keep("ours")
-        assert not await lease.is_abandoned()
-        time.seconds += 90
-    assert not await lease.is_abandoned()
-    time.seconds += 1
-    assert await lease.is_abandoned()
+        for seconds in (0, 90):
+            time.seconds += seconds
+            seen = await lease.standstill()
+            assert seen is not None
+            assert (seen.holder, seen.seconds) == ("ours", seconds)
     await scanner.release("ours")
-    assert not await lease.is_abandoned()
+    assert await lease.standstill() is None
+
+
+async def test_s38_what_was_written_is_renewed_in_that_version_alone(connection: ClusterConnection, person: ApiClient) -> None:
+    """By that a worker that was given up without hearing of it finds that another one scans, or that the scanner has stopped."""
+    first, second = ScannerLease(connection), ScannerLease(connection)
+    with pytest.raises(NotAsWritten):
+        await first.keep("ours", as_written=True)
+    await first.keep("ours")
+    assert (await first.keep("ours", as_written=True)).held
+    assert (await second.keep("ours")).held
+    written = await person.get(CLUSTER_LEASE)
+    with pytest.raises(NotAsWritten):
+        await first.keep("ours", as_written=True)
+    assert await person.get(CLUSTER_LEASE) == written
+    await ScannerLease(connection).release("ours")
+    with pytest.raises(NotAsWritten):
+        await second.keep("ours", as_written=True)
+    assert (await person.list("/apis/coordination.k8s.io/v1/leases"))["items"] == []
+
+
+async def test_a_renewal_reads_nothing_unless_another_has_written(connection: ClusterConnection, api: ApiServer) -> None:
+    lease = ScannerLease(connection)
+    await lease.keep("ours")
+    before = sum(api.requests.reads.values())
+    for _ in range(3):
+        await lease.keep("ours")
+    assert sum(api.requests.reads.values()) == before
+    await ScannerLease(connection).keep("ours")
+    assert (await lease.keep("ours")).held
 
 
 async def test_of_two_takers_one_wins(connection: ClusterConnection) -> None:

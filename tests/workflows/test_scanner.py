@@ -8,9 +8,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
-from temporalio.client import WorkflowFailureError
+from temporalio.api.enums.v1 import EventType
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.client import WorkflowFailureError, WorkflowHistory
 from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts.episodes import EpisodeDescription, FoundOpen, Opened
@@ -35,15 +38,17 @@ from policy.remediation.strategy_rules import Strategy
 from policy.scan.repeat_alarm import RepeatAlarm
 from policy.scan.scan_report import ClusterLease, LeftOver, ScanReport, ViewState
 from tests.policy.builders import a_check, a_node, ago, ledger_of
+from tests.replay.divergence import diverges
 from tests.workflows.scanner_run import CHECK, NOW, Scan, ScriptedCluster, candidate, check, report, report_of, scanning
 from tests.workflows.surroundings import eventually, let_pass, worker
+from workers.interceptors.activity_guards import pause_between_beats
 from workflows.definitions.scanner import HealthScanner
 from workflows.kit import options
 from workflows.kit.continuation import HISTORY_LIMIT
 from workflows.kit.messages import PauseRequest, StopRequest
 from workflows.scanner.permits import LIST_LAG
 from workflows.scanner.state import ScannerInput, ScannerState
-from workflows.scanner.story import AT_REST, BREATH, HASTY_IN_A_ROW
+from workflows.scanner.story import AT_REST, BREATH, HASTY_IN_A_ROW, Poll, ScannerStory
 
 SCANS_OF_A_RUN = HISTORY_LIMIT // 6
 """Three events of its activity and three of the task that hears of it: so many scans fill a history."""
@@ -190,12 +195,68 @@ async def test_a_report_ends_a_rest_as_any_other_scan(env: WorkflowEnvironment) 
         assert world.requests[2].wait > world.requests[3].wait
 
 
-@pytest.mark.parametrize("what", ["a candidate", "a stale view", "a held-off node"])
+async def test_a_rest_that_a_worker_calls_lost_ends_and_no_other_scan_does(env: WorkflowEnvironment) -> None:
+    """Its worker may have been killed. A signal that is not true costs one scan: the next one rests only after a whole one."""
+    world = ScriptedCluster(idle=1)
+    async with scanning(env, world) as scan:
+        await eventually(env, lambda: len(world.requests) == 3)
+        assert [each.rests for each in world.requests] == [False, False, True]
+        await scan.handle.signal(HealthScanner.scan_is_lost)
+        await eventually(env, lambda: len(world.requests) == 4)
+        for _ in range(3):
+            await scan.handle.signal(HealthScanner.scan_is_lost)
+        await let_pass(env, scan.handle, world.requests[0].wait / 2)
+        assert (len(world.requests), world.requests[3].rests) == (4, False)
+
+
+async def test_what_an_earlier_build_was_told_of_a_lost_scan_stays_without_effect(
+    server: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers of two builds may serve a cluster: a scanner of the earlier one has gone on resting, and is replayed so."""
+    world = ScriptedCluster(idle=1)
+    async with scanning(server, world) as scan:
+        await eventually(server, lambda: len(world.requests) == 3)
+        events = list((await scan.handle.fetch_history()).events)
+    completed = [each for each in events if each.HasField("workflow_task_completed_event_attributes")]
+    events = events[: events.index(completed[-1]) + 2]
+    assert events[-1].HasField("activity_task_scheduled_event_attributes")
+    for kind, what in (
+        (EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED, "execution_signaled"),
+        (EventType.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED, "task_scheduled"),
+        (EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED, "task_started"),
+        (EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED, "task_completed"),
+    ):
+        last = len(events)
+        about = {"execution_signaled": {"signal_name": "scan_is_lost"}, "task_started": {"scheduled_event_id": last}}
+        about["task_completed"] = {"scheduled_event_id": last - 1, "started_event_id": last}
+        said: dict[str, Any] = {f"workflow_{what}_event_attributes": about.get(what, {})}
+        at = events[-1].event_time.ToDatetime() + timedelta(seconds=1)
+        events.append(HistoryEvent(event_id=last + 1, event_time=at, event_type=kind, **said))
+    polls, begin = list[bool](), ScannerStory._begin_poll
+
+    def begin_poll(story: ScannerStory) -> Poll:
+        polls.append((poll := begin(story)).rests)
+        return poll
+
+    monkeypatch.setattr(ScannerStory, "_begin_poll", begin_poll)
+    assert await diverges("rests", WorkflowHistory(scan.handle.id, events), [HealthScanner]) is None
+    assert polls == [False, False, True]
+
+
+def test_a_scan_that_rests_shows_a_sign_of_life_rarely_and_no_other_does() -> None:
+    """Each is a write of Temporal's: at most one in forty seconds, for each cluster."""
+    wait = timedelta(minutes=1)
+    assert options.scan("prod", wait)["heartbeat_timeout"] == options.LOST_SCAN
+    assert pause_between_beats(options.scan("prod", wait, rests=True)["heartbeat_timeout"] or wait) >= timedelta(seconds=40)
+
+
+@pytest.mark.parametrize("what", ["a candidate", "a stale view", "a held-off node", "another's Lease"])
 async def test_no_scan_rests_while_something_waits(env: WorkflowEnvironment, what: str) -> None:
     shown = {
         "a candidate": report("node-1", lease=ClusterLease(held=False, holder="them", problem="theirs")),
         "a stale view": report(view=ViewState(synced=True, stale="the API is away")),
         "a held-off node": report("node-1"),
+        "another's Lease": report(lease=ClusterLease(held=False, holder="them", problem="theirs")),
     }
     world = ScriptedCluster(shown[what], outcomes={"node-1": Opened.HELD_OFF})
     async with scanning(env, world) as scan:
@@ -206,6 +267,7 @@ async def test_no_scan_rests_while_something_waits(env: WorkflowEnvironment, wha
         await eventually(env, lambda: not world.idle)
         await eventually(env, lambda: world.requests[-1].known_digest == world.current.digest)
         assert len({each.wait for each in world.requests}) == 1
+        assert not any(each.rests for each in world.requests)
 
 
 async def test_a_request_while_the_report_is_stale_is_answered_at_once(env: WorkflowEnvironment) -> None:

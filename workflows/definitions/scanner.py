@@ -42,6 +42,9 @@ from workflows.scanner.commands import Commands
 from workflows.scanner.state import ScannerInput, ScannerState, Underway
 from workflows.scanner.story import ScannerStory
 
+LOST_SCANS = "a scan that rests is given up where a worker calls it lost"
+"""Marks the runs that do so: a worker of an earlier build has dropped that signal."""
+
 
 @workflow.defn(name="HealthScanner", failure_exception_types=[workflow.NondeterminismError])
 class HealthScanner:
@@ -110,6 +113,13 @@ class HealthScanner:
     def release(self, release: Release) -> None:
         """An episode ended, parked, or is held; that is no failure of it."""
         self._story.releases.take(release)
+
+    @workflow.signal(description="A worker sees that the cluster Lease is not renewed (not for people).")
+    def scan_is_lost(self) -> None:
+        """A poll that rests is given up for another one, which is missed in seconds if its worker dies. No other poll is:
+        a signal that is not true costs one scan."""
+        if workflow.patched(LOST_SCANS):
+            self._underway.changed = True
 
     @workflow.query(description="Which of those incidents may disrupt their nodes now.")
     def holds_permits(self, asked: PermitQuestions) -> PermitQuestions:

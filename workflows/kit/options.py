@@ -80,7 +80,11 @@ LOST_WORKER = timedelta(seconds=4)
 """A worker that has shown no sign of life for this long is taken for lost, and what may be repeated is given to another."""
 
 LOST_SCAN = timedelta(seconds=6)
-"""The same for the long poll, which shows it all day long and may be busy reading a large cluster."""
+"""The same for the long poll, which may be busy reading a large cluster."""
+
+LOST_REST = timedelta(seconds=45)
+"""The same for a long poll while nothing happens, which shows it all day long, and each sign is a write of Temporal's. Other
+workers miss it sooner, by the cluster Lease (`activities/cluster/acts/scan.py`)."""
 
 EVIDENCE_PATIENCE, EVIDENCE_BEGUN = timedelta(seconds=60), timedelta(seconds=30)
 """The longest for one part of the evidence, and by when a worker must have taken it up. A worker's own patience is shorter."""
@@ -101,14 +105,14 @@ OLDEST_REPORT = timedelta(seconds=15)
 """How old a report may be by which a node is disrupted while no other scan is under way (S18, S45)."""
 
 
-def scan(cluster: str, wait: timedelta) -> ActivityConfig:
+def scan(cluster: str, wait: timedelta, *, rests: bool = False) -> ActivityConfig:
     """The long poll: retries as long as there is a worker that takes them, a dead one noticed by the missing heartbeat. Where
     none is left, what was so before is not acted upon for as long as a poll takes (S18)."""
     return ActivityConfig(
         task_queue=cluster_queue(cluster),
         schedule_to_start_timeout=SCAN_TAKEN,
         start_to_close_timeout=wait + SCAN_GRACE,
-        heartbeat_timeout=LOST_SCAN,
+        heartbeat_timeout=LOST_REST if rests else LOST_SCAN,
         retry_policy=RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=15)),
         cancellation_type=ActivityCancellationType.TRY_CANCEL,
         priority=URGENT,

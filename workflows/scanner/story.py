@@ -179,9 +179,9 @@ class ScannerStory:
         self._state.polls += 1
         request = self._scan_request()
         if rests := self._may_rest(request):
-            request = replace(request, wait=AT_REST * request.wait)
+            request = replace(request, wait=AT_REST * request.wait, rests=True)
         self._brought_nothing, self._longest_wait = False, max(self._longest_wait, request.wait)
-        call = options.scan(self._scanner.cluster, request.wait) | {"summary": "awaits a change of the cluster"}
+        call = options.scan(self._scanner.cluster, request.wait, rests=rests) | {"summary": "awaits a change of the cluster"}
         scan = self._underway.scan = workflow.start_activity_method(ScanActivities.observe_cluster, request, **call)
         self._watched = frozenset(request.watching)
         return Poll(request, workflow.now(), scan, rests)
@@ -263,10 +263,12 @@ class ScannerStory:
         )
 
     def _may_rest(self, request: ScanRequest) -> bool:
-        """Whether nothing waits for the return of that scan: what changes ends it, and so does all that wakes the scanner."""
+        """Whether nothing waits for the return of that scan: what changes ends it, and so does all that wakes the scanner. Only
+        where the cluster Lease is ours or not needed, since by that the poll is watched (`ScanRequest.rests`)."""
         in_hand = request.work_in_hand or request.watching or request.begun or request.spells or request.decisions
         report, known = self._state.report, self._state.known and bool(request.known_digest)
-        waits = report is None or report.view.stale or report.candidates or in_hand or request.remind
+        unwatched = report is None or (report.lease.needed and not report.lease.held)
+        waits = report is None or report.view.stale or unwatched or report.candidates or in_hand or request.remind
         return self._brought_nothing and known and not waits
 
     def _in_flight(self) -> tuple[OpenEpisode, ...] | None:

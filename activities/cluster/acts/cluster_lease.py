@@ -1,8 +1,10 @@
 """The cluster Lease: one scanner per cluster, whatever Temporal server it runs on (S38).
 
 Taken and renewed by the scan, and only while something asks us to act: without a policy nothing is ever written to a cluster.
-The holder is the scanner (its Temporal address and namespace), not this worker, so any worker may renew for it. What a Lease
-object says is read in `api/lease_view.py`; that this one is held the last look checks in `live/cluster_lease.py`.
+The holder is the scanner (its Temporal address and namespace), not this worker, so any worker may renew for it. Workers know
+each other by its versions: one that scans learns that another one has taken its place, or that the scanner has given the Lease
+back, when it can't renew what it has written last; the others learn that it is lost when nothing renews. What a Lease object
+says is read in `api/lease_view.py`; that this one is held the last look checks in `live/cluster_lease.py`.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from temporalio.exceptions import ApplicationError
@@ -25,7 +28,7 @@ from activities.cluster.api.lease_view import (
     read_lease,
 )
 from activities.cluster.api.paths import LEASES
-from activities.cluster.api.refusals import ObjectNotFound, edit, unless_gone
+from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound, edit, unless_gone
 from activities.errors import ErrorType, error_type
 from policy.scan.scan_report import ClusterLease
 from policy.values.times import written
@@ -33,8 +36,23 @@ from policy.values.times import written
 log = logging.getLogger(__name__)
 
 NOT_NEEDED = ClusterLease(held=False, needed=False)
-ABANDONED_AFTER = 3
-"""So many times as long as it lasts."""
+RENEWALS = 7.5
+"""So often it is renewed in the time that it lasts: every 4 s."""
+LOST_AFTER, ABANDONED_AFTER = 1.5 / RENEWALS, 3
+"""Where it stands still: so many times as long as it lasts. Then no scan runs where one ran; no scan can run anywhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standstill:
+    """A Lease that this process does not renew. seconds: since when we have seen that version, by our own clock."""
+
+    version: str
+    holder: str
+    seconds: float
+
+
+class NotAsWritten(Exception):  # noqa: N818 - what other workers do, not a mistake
+    """Another worker has written the Lease since this one did, or it was given back."""
 
 
 class ScannerLease:
@@ -59,6 +77,8 @@ class ScannerLease:
         self._monotonic = monotonic
         self._held_until = float("-inf")
         self._held_for = ""
+        self._written: JsonObject | None = None
+        """As this process has written it last, None where another one has written since, or where that is not known."""
         self._foreign: tuple[LeaseView, str, float] | None = None
         self._seen = ("", 0.0)
         """What was read of it last without renewing it: its version, and since when that is so."""
@@ -66,14 +86,20 @@ class ScannerLease:
 
     @property
     def renewal(self) -> float:
-        """Seconds between renewals: three chances before it lapses."""
-        return self.duration.total_seconds() / 3
+        """Seconds between renewals."""
+        return self.duration.total_seconds() / RENEWALS
 
-    async def keep(self, holder: str) -> ClusterLease:
-        """Take, renew or take over the Lease for `holder`. Refusals and failures are in the answer, never raised."""
+    async def keep(self, holder: str, *, as_written: bool = False) -> ClusterLease:
+        """Take, renew or take over the Lease for `holder`. Refusals and failures are in the answer, never raised.
+
+        as_written: only renew what this process has written last. Raises NotAsWritten where that can't be.
+        """
         began = self._monotonic()
         try:
-            lease = await self._keep(holder)
+            lease = await self._keep(holder, as_written=as_written)
+        except NotAsWritten:
+            self._held_until, self._held_for = float("-inf"), ""
+            raise
         except ApplicationError as error:
             # What we renewed a moment ago is ours until it lapses, whether or not the API answers now.
             held = holder == self._held_for and began < self._held_until
@@ -84,24 +110,24 @@ class ScannerLease:
         self._log_change(lease)
         return lease
 
-    async def is_abandoned(self) -> bool:
-        """Whether its holder has neither renewed nor given it back for so long that no scan can run anywhere. By
-        our own clock, and False where it can't be read."""
+    async def standstill(self) -> Standstill | None:
+        """As it stands. None where it is given back, names no holder, or can't be read."""
         try:
             document = await unless_gone(self._connection.get(self._path))
         except ApplicationError:
-            return False
-        if document is None or not read_lease(document).holder:
+            return None
+        holder = read_lease(document).holder if document is not None else ""
+        if document is None or not holder:
             self._seen = ("", 0.0)
-            return False
+            return None
         version, now = str(document["metadata"].get("resourceVersion", "")), self._monotonic()
         if version != self._seen[0]:
             self._seen = (version, now)
-        return now - self._seen[1] > ABANDONED_AFTER * self.duration.total_seconds()
+        return Standstill(version, holder, now - self._seen[1])
 
     async def release(self, holder: str) -> None:
         """Give it back if it is ours; one that is missing or foreign is left alone."""
-        self._held_until, self._held_for = float("-inf"), ""
+        self._held_until, self._held_for, self._written = float("-inf"), "", None
 
         async def once() -> None:
             document = await self._connection.get(self._path)
@@ -112,20 +138,27 @@ class ScannerLease:
         with suppress(ObjectNotFound):
             await edit(self._called, once)
 
-    async def _keep(self, holder: str) -> ClusterLease:
+    async def _keep(self, holder: str, *, as_written: bool) -> ClusterLease:
         async def once() -> ClusterLease:
-            now = micro_time(self._clock())
-            document = await unless_gone(self._connection.get(self._path))
+            if as_written and self._written is None:
+                raise NotAsWritten
+            # What we have written last needs no reading: it is written in that version, or not at all.
+            document = self._written or await unless_gone(self._connection.get(self._path))
             if document is not None:
                 lease = read_lease(document)
                 if lease.holder and lease.holder != holder and not self._lapsed(lease, document):
+                    self._written = None
                     return self._refused(lease)
+            now = micro_time(self._clock())
             try:
-                await self._write(document, holder, now)
-            except ApplicationError as error:
-                if error_type(error) is ErrorType.AMBIGUOUS and await self._wrote(holder, now):
-                    return ClusterLease(held=True, holder=holder)
+                self._written = await self._write(document, holder, now)
+            except (ObjectConflict, ObjectNotFound):
+                self._written = None
                 raise
+            except ApplicationError as error:
+                if error_type(error) is not ErrorType.AMBIGUOUS or (arrived := await self._arrived(holder, now)) is None:
+                    raise
+                self._written = arrived
             self._foreign = None
             return ClusterLease(held=True, holder=holder)
 
@@ -150,7 +183,7 @@ class ScannerLease:
             problem=f"{self._called} is held by {lease.holder!r}{since}: that scanner has this cluster",
         )
 
-    async def _write(self, document: JsonObject | None, holder: str, now: str) -> None:
+    async def _write(self, document: JsonObject | None, holder: str, now: str) -> JsonObject:
         spec = {
             "holderIdentity": holder,
             "leaseDurationSeconds": max(1, round(self.duration.total_seconds())),
@@ -163,18 +196,18 @@ class ScannerLease:
                 "metadata": {"name": self._name, "namespace": self._namespace},
                 "spec": {**spec, "acquireTime": now, "leaseTransitions": 0},
             }
-            await self._connection.create(LEASES.path(namespace=self._namespace), body)
-            return
+            return await self._connection.create(LEASES.path(namespace=self._namespace), body)
         before = read_lease(document)
         if before.holder != holder:
             spec |= {"acquireTime": now, "leaseTransitions": before.transitions + 1}
         # The resourceVersion that was read travels along: of two takers one gets a conflict.
-        await self._connection.replace(self._path, {**document, "spec": {**(document.get("spec") or {}), **spec}})
+        return await self._connection.replace(self._path, {**document, "spec": {**(document.get("spec") or {}), **spec}})
 
-    async def _wrote(self, holder: str, now: str) -> bool:
-        """Whether a write has arrived, after its answer was lost."""
-        spec = (await self._connection.get(self._path)).get("spec") or {}
-        return spec.get("holderIdentity") == holder and spec.get("renewTime") == now
+    async def _arrived(self, holder: str, now: str) -> JsonObject | None:
+        """What is there after the answer to that write was lost; None where it is not that."""
+        document = await self._connection.get(self._path)
+        spec = document.get("spec") or {}
+        return document if (spec.get("holderIdentity"), spec.get("renewTime")) == (holder, now) else None
 
     def _log_change(self, lease: ClusterLease) -> None:
         state = lease.problem or f"held by {lease.holder!r}"
@@ -203,9 +236,19 @@ class LeaseRenewal:
             await asyncio.shield(self._begin(holder))
         while self._known is None or holder != self._holder:
             await asyncio.shield(self._begin(holder))
-        if self._age() >= self._interval():
+        if self._age() >= self._lease.renewal:
             self._begin(holder)
         return self._known
+
+    async def take(self, holder: str) -> ClusterLease:
+        """Written now, by whichever worker it was written last."""
+        self._kept_at = float("-inf")
+        return await self.current(holder, needed=True)
+
+    async def renew(self, holder: str) -> bool:
+        """Renew it now. False where another worker has written it since this one did, or it was given back."""
+        await asyncio.shield(self._begin(holder, as_written=True))
+        return self._known is not None
 
     def known_to(self, holder: str) -> ClusterLease | None:
         """As it stands, where that holder has it; None else."""
@@ -217,7 +260,7 @@ class LeaseRenewal:
 
     def seconds_left(self) -> float:
         """Until the next renewal is due."""
-        return float("inf") if self._keeping is not None else max(self._interval() - self._age(), 0.01)
+        return float("inf") if self._keeping is not None else max(self._lease.renewal - self._age(), 0.01)
 
     async def release(self, holder: str) -> None:
         """Give it back, after whatever renewal is under way."""
@@ -234,20 +277,18 @@ class LeaseRenewal:
     def _age(self) -> float:
         return asyncio.get_running_loop().time() - self._kept_at
 
-    def _interval(self) -> float:
-        held = self._known is not None and self._known.held and not self._known.problem
-        return self._lease.renewal if held else self._lease.renewal / 3
-
-    def _begin(self, holder: str) -> asyncio.Task[None]:
+    def _begin(self, holder: str, *, as_written: bool = False) -> asyncio.Task[None]:
         if self._keeping is None:
-            self._keeping = asyncio.create_task(self._keep(holder), name="cluster lease")
+            self._keeping = asyncio.create_task(self._keep(holder, as_written=as_written), name="cluster lease")
         return self._keeping
 
-    async def _keep(self, holder: str) -> None:
+    async def _keep(self, holder: str, *, as_written: bool) -> None:
         before, began = self._known, asyncio.get_running_loop().time()
         try:
-            self._known, self._holder = await self._lease.keep(holder), holder
+            self._known, self._holder = await self._lease.keep(holder, as_written=as_written), holder
             self._kept_at = began
+        except NotAsWritten:
+            self._known = None
         finally:
             self._keeping = None
         if self._known != before:

@@ -22,7 +22,7 @@ from temporalio import activity
 from temporalio.common import MetricMeter
 from temporalio.exceptions import ApplicationError
 
-from activities.cluster.acts.cluster_lease import LeaseRenewal, ScannerLease
+from activities.cluster.acts.cluster_lease import ABANDONED_AFTER, LOST_AFTER, LeaseRenewal, ScannerLease
 from activities.cluster.acts.node_actions import Dispatch, NodeActionHandler
 from activities.cluster.api.served_cluster import ClusterActivities, ServedCluster, require_cluster
 from activities.cluster.objects.live_node import find_node
@@ -35,15 +35,15 @@ from activities.cluster.watch.view import ClusterView
 from activities.contracts import metrics
 from activities.contracts.scan import ObservationActivities, RecordRequest, RecordResult, ScanActivities, ScanRequest
 from activities.decision_stream import RecordDecisions
-from activities.errors import ErrorType
+from activities.errors import ErrorType, failure
 from activities.keyring import Keyring
 from activities.licences import Licences
 from activities.notification_sender import Notify, discard_notice
-from activities.worker_clock import utc_now, wrong_clock
+from activities.worker_clock import ANOTHER_WORKER, utc_now, wrong_clock
 from policy.history.spell_lifecycle import LONGEST, with_traces
 from policy.history.spells import Ending, ObservationRecord, Spell
 from policy.scan.report_builder import Urgency, urgency
-from policy.scan.scan_report import ScanReport
+from policy.scan.scan_report import ClusterLease, ScanReport
 from policy.values.display_text import in_a_line
 
 LATER_SECONDS = 1.0
@@ -60,8 +60,11 @@ DRAWN_UP_EVERY, RESTS = 0.05, 9
 """Between two reports that are drawn up because something has changed: seconds, and times what the last one has taken, so that
 a storm leaves the worker to those who act. A verdict's end breaks in upon that."""
 
-WITHOUT_SCAN_SECONDS, LOOK_FOR_SCANS_SECONDS = 60.0, 20.0
+WITHOUT_SCAN_SECONDS = 60.0
 """So often a worker without Temporal looks whether data is at risk, where nothing changes."""
+
+LOOKS = 2
+"""So often a worker without a scan reads the cluster Lease until one that stands still says that the scan is lost."""
 
 PREPARED_FOR = 3
 """So many nodes stand, with their devices, for all others: most clusters have one kind."""
@@ -84,9 +87,9 @@ class ClusterScan(ScanActivities):
     prepare: is called once, beside the scan, when something first asks us to act; with the names of some nodes. dispatch: carries
     NodeActions out; None: they stay as they are. notify_device_check: is called with a digest of the policies that name devices,
     when it has changed: a wrong address or password is found when it is written, and not an hour later. A Secret alone that
-    changes is not noticed: it is read, and not watched (S40). meter: the process's own, for what is known of the cluster. record:
-    writes the decision stream, None where none is configured. licences: by these, workers know one another's warnings; None:
-    this one believes its own alone.
+    changes is not noticed: it is read, and not watched (S40). report_lost_scan: is called when the cluster Lease stands still;
+    raises Unreachable. meter: the process's own, for what is known of the cluster. record: writes the decision stream, None where
+    none is configured. licences: by these, workers know one another's warnings; None: this one believes its own alone.
     """
 
     def __init__(
@@ -100,6 +103,7 @@ class ClusterScan(ScanActivities):
         prepare: Callable[[Sequence[str]], Coroutine[Any, Any, None]] | None = None,
         dispatch: Dispatch | None = None,
         notify_device_check: Callable[[str], Awaitable[None]] | None = None,
+        report_lost_scan: Callable[[], Awaitable[None]] | None = None,
         meter: MetricMeter = MetricMeter.noop,
         notify: Notify = discard_notice,
         record: RecordDecisions | None = None,
@@ -125,6 +129,9 @@ class ClusterScan(ScanActivities):
             NodeActionHandler(cluster, view.connection, actions, dispatch, on_change=view.wake_scans) if dispatch else None
         )
         self._notify_device_check = notify_device_check
+        self._report_lost_scan = report_lost_scan
+        self._reported = ""
+        """The version of the cluster Lease at which the scan was last reported as lost."""
         self._device_check = BackgroundWriter(f"policies of {cluster}", on_change=view.wake_scans)
         self._policies = ""
         """The digest that the check of fence devices was last notified of."""
@@ -149,7 +156,7 @@ class ClusterScan(ScanActivities):
     async def __aenter__(self) -> Self:
         self.view.watches.start()
         self._gauges.worker_began()
-        self._tasks[UNSCANNED] = asyncio.create_task(self._warn_unscanned(), name=UNSCANNED)
+        self._tasks[UNSCANNED] = asyncio.create_task(self._look_for_scans(), name=UNSCANNED)
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -169,6 +176,7 @@ class ClusterScan(ScanActivities):
         if self._latest is None or request.number != self._latest.number + 1:
             self.publishing.forget()
         self._latest, self._stopped = request, False
+        self.view.wake_scans()  # one that rests here ends now
         self._publish_scanner(request)
         self._sweep(request)
         self._scans += 1
@@ -185,6 +193,7 @@ class ClusterScan(ScanActivities):
         require_cluster(request.cluster, self._cluster)
         self._given_back += 1
         self._stopped = True
+        self.view.wake_scans()
         self._publish_scanner(request)
         self._gauges.scanner_stopped()
         await self._write_decisions(request)
@@ -211,15 +220,26 @@ class ClusterScan(ScanActivities):
         finally:
             self._alarms.temporal_away(over=True)
 
-    async def _warn_unscanned(self) -> None:
-        """For ever. Where Temporal answers this process and no scan runs all the same (a key that it refuses to all workers, a
-        scanner that is stuck), people are warned of data at risk, too (S36). A scanner that is stopped gives its Lease back."""
-        due = LOOK_FOR_SCANS_SECONDS
+    async def _look_for_scans(self) -> None:
+        """For ever, while no scan runs here. Where another worker's has ended without a sign, the scanner is asked for another
+        one. Where Temporal answers this process and no scan runs all the same (a key that it refuses to all workers, a scanner
+        that is stuck), people are warned of data at risk, too (S36). A scanner that is stopped gives its Lease back."""
+        lasts = self._cluster_lease.duration.total_seconds()
+        due = pause = LOST_AFTER * lasts / LOOKS
         while True:
-            await asyncio.sleep(min(due, LOOK_FOR_SCANS_SECONDS))
-            due = LOOK_FOR_SCANS_SECONDS
-            if not self._scans and self.view.asked and await self._cluster_lease.is_abandoned():
+            await asyncio.sleep(min(due, pause))
+            due = pause
+            if self._scans or not self.view.asked or (seen := await self._cluster_lease.standstill()) is None:
+                continue
+            if seen.seconds > ABANDONED_AFTER * lasts:
                 due = self._warn_of_data_at_risk()
+            ours = self._latest is None or seen.holder == self._latest.holder
+            # One that has just started takes the place of one that may have died: it does not wait to see.
+            lost = seen.seconds >= LOST_AFTER * lasts or not (self._latest or self._reported)
+            if ours and lost and seen.version != self._reported and self._report_lost_scan is not None:
+                with suppress(ApplicationError):  # Temporal is away: with the next look
+                    await self._report_lost_scan()
+                    self._reported = seen.version
 
     def _warn_of_data_at_risk(self) -> float:
         self.view.watches.follow_volumes()
@@ -251,15 +271,21 @@ class ClusterScan(ScanActivities):
         await self.view.first_list(before=end)
         marks = marks_of(request.resource_version, request.check_versions)
         await self.view.catch_up(marks, before=end)
-        answer_by = float("inf")
+        answer_by, lease = float("inf"), None
         while True:
-            stamp, drawn_up = self.view.stamp, loop.time()
+            stamp, drawn_up, first = self.view.stamp, loop.time(), lease is None
+            if request.rests:
+                self._require_ours(request, given_back)
             wanted = request.work_in_hand or self.view.asked
             if wanted:
                 self.view.watches.follow_volumes()
                 self._prepare_once()
             needed = wanted and given_back == self._given_back
-            lease = await self._lease.current(request.holder, needed=needed)
+            if needed and request.rests:
+                known = await self._lease.take(request.holder) if first else self._lease.known_to(request.holder)
+                lease = known or ClusterLease(held=False)
+            else:
+                lease = await self._lease.current(request.holder, needed=needed)
             began = loop.time()
             self.view.ledger.put_modes(request.modes)
             report = self.view.report(
@@ -275,6 +301,14 @@ class ClusterScan(ScanActivities):
             if request is self._latest and given_back == self._given_back:  # one that was cancelled hears of it seconds later
                 self._gauges.cluster_seen(report)
             rest = max(DRAWN_UP_EVERY, RESTS * (loop.time() - began))
+            urgent = self._urgency(request, report)
+            answer_by = min(answer_by, self._answer_by(urgent)) if urgent is not Urgency.NONE else float("inf")
+            pause = min(end, answer_by) - loop.time()
+            if request.rests:
+                if pause <= 0 or ending.is_set():
+                    return self._answer(report)
+                # Before whatever is done below: it may have been given up long ago, and hears of that from the Lease alone.
+                self._require_ours(request, given_back, kept=first or not needed or await self._lease.renew(request.holder))
             look_again = float("inf")
             # Where something asks us to act, and no other deployment holds the cluster; a Lease that can't be renewed just now
             # silences nothing.
@@ -293,14 +327,18 @@ class ClusterScan(ScanActivities):
                 look_again = min(
                     look_again, self.publishing.begin_due_work(report, request.in_flight, request.refusals, request.halted)
                 )
-            urgent = self._urgency(request, report)
-            answer_by = min(answer_by, self._answer_by(urgent)) if urgent is not Urgency.NONE else float("inf")
-            pause = min(end, answer_by) - loop.time()
             if pause <= 0 or ending.is_set():
                 return self._answer(report)
             pause = min(pause, look_again)
             await self.view.changed(stamp, min(pause, self._lease.seconds_left()) if needed else pause)
             await self.view.gather(drawn_up + rest)
+
+    def _require_ours(self, request: ScanRequest, given_back: int, *, kept: bool = True) -> None:
+        """Of a scan that rests: that the scanner has neither stopped nor begun another one, here or, where the Lease is not kept,
+        elsewhere. Raises Transient: if the scan is still wanted, Temporal begins it anew, and then it takes the Lease."""
+        if not kept or request is not self._latest or given_back != self._given_back:
+            problem = "the cluster Lease was renewed by another scan or given back: this one ends"
+            raise failure(ErrorType.TRANSIENT, problem, retry_after=ANOTHER_WORKER)
 
     def _notify_of_policies(self, policies: str) -> None:
         """Notify the check of fence devices of policies that it does not know, "" for none. A former worker may have done so: a

@@ -146,6 +146,7 @@ class Registry:
         if old is None:
             if not resource.create_on_update:
                 raise errors.not_found(resource.group, resource.plural, name)
+            self._require_uid(resource, name, document["metadata"].get("uid"), "")
             document["metadata"].pop("resourceVersion", None)
             return self.create(resource, namespace, document, options), True
         if not document["metadata"].get("resourceVersion") and not resource.unconditional_update:
@@ -204,11 +205,14 @@ class Registry:
             return self._finish(resource, document, options)
         return self._commit(resource, document, options)
 
+    def _require_uid(self, resource: Resource, name: str, sent: str | None, uid: str) -> None:
+        """uid: of the object, "" where there is none: what names one creates no other."""
+        if sent and sent != uid:
+            why = f"Precondition failed: UID in precondition: {sent}, UID in object meta: {uid}"
+            raise errors.conflict(resource.group, resource.plural, name, why)
+
     def _preconditions(self, resource: Resource, old: Record, sent: dict[str, Any]) -> None:
-        uid = sent.get("uid")
-        if uid and uid != old.uid:
-            why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old.uid}"
-            raise errors.conflict(resource.group, resource.plural, old.name, why)
+        self._require_uid(resource, old.name, sent.get("uid"), old.uid)
         version = sent.get("resourceVersion")
         if version and version != str(old.revision):
             raise errors.conflict(resource.group, resource.plural, old.name)

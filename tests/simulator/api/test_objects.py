@@ -113,6 +113,13 @@ async def test_without_a_version_core_kinds_are_replaced_and_leases_refused(clie
     assert (await client.put(f"{LEASES}/l", lease("l", "you"))).status == 422
 
 
+async def test_a_lease_that_is_gone_is_made_anew_by_an_update_unless_that_names_its_uid(client: Client) -> None:
+    made = await client.made(LEASES, lease("l", "me"))
+    await client.delete(f"{LEASES}/l")
+    assert (await client.put(f"{LEASES}/l", made)).status == 409
+    assert (await client.put(f"{LEASES}/l", lease("l", "you"))).status == 201
+
+
 async def test_a_patch_of_the_status_leaves_the_spec(client: Client) -> None:
     await client.made(NODES, node("n1"))
     conditions = [{"type": "Ready", "status": "Unknown"}]
