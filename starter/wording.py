@@ -145,6 +145,12 @@ def failing(episodes: Iterable[EpisodeStatus]) -> dict[str, str]:
     }
 
 
+def commanded(episode: EpisodeStatus) -> str:
+    """What people have commanded an open episode: its holds, or the abort that ends them; "" where `doing` says it."""
+    said = episode.aborted or episode.held
+    return "" if said in episode.doing else said
+
+
 def first_step(episode: EpisodeStatus) -> str:
     """The runbook's, for a person who is waited for; "" while none is."""
     step = section_of(episode.problem).step.replace("NODE", episode.node)

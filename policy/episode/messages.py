@@ -414,10 +414,11 @@ class EpisodeStatus:
     None if none is in force. rung: the step of a remediation's ladder, as `2 of 3: reboot`; rung_until: when that step has had
     its time. machine: namespace and name of the Machine that it is about. control_plane: None before the node has been looked
     at. advice: what a person can do and what follows from it, "" while it waits for none. held: the holds that keep it from its
-    next destructive act, each with its owner, end and reason. ways: the commands that it accepts now. try_number of tries: of
-    the current step, tries 0 while there is none; restarts of most_restarts: of all its steps, since a person last let it go on.
-    readings: of power devices, the latest since the first off. override: who overrides a circuit breaker for it, and why; "" for
-    none. by_person: whether a person wanted that for which it last asked for its permit.
+    next destructive act, each with its owner, end and reason. aborted: by which person, and why; "" where none has. ways: the
+    commands that it accepts now. try_number of tries: of the current step, tries 0 while there is none; restarts of
+    most_restarts: of all its steps, since a person last let it go on. readings: of power devices, the latest since the first
+    off. override: who overrides a circuit breaker for it, and why; "" for none. by_person: whether a person wanted that for which
+    it last asked for its permit.
     """
 
     incident: str
@@ -461,6 +462,7 @@ class EpisodeStatus:
     readings: tuple[Reading, ...] = ()
     override: str = ""
     by_person: bool = False
+    aborted: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

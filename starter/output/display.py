@@ -143,6 +143,8 @@ def episode_changes(former: EpisodeStatus | None, episode: EpisodeStatus) -> Ite
         yield f"{name}: problem: {episode.problem}"
     if episode.held != (former.held if former is not None else ""):
         yield f"{name}: {episode.held or 'held no more'}"
+    if episode.aborted and (former is None or not former.aborted):
+        yield f"{name}: {episode.aborted}"
     if episode.advice and (former is None or former.advice != episode.advice):
         yield f"{name}: what to do: {episode.advice}"
 

@@ -295,11 +295,8 @@ def _open_episode_lines(answer: NodeExplanation, episode: EpisodeStatus) -> list
         lines.append(wording.kept_by(episode))
     elif episode.permit and standing != episode.doing:
         lines.append(f"it does: {wording.doing(episode, answer.at)}")
-    lines += [said for said in (wording.trouble(episode), wording.rung(episode, answer.at)) if said]
-    if episode.held and episode.held not in episode.doing:
-        lines.append(episode.held)
-    if first := wording.first_step(episode):
-        lines.append(first)
+    trouble, rung = wording.trouble(episode), wording.rung(episode, answer.at)
+    lines += [said for said in (trouble, rung, wording.commanded(episode), wording.first_step(episode)) if said]
     if episode.advice:
         lines.append(f"what to do: {episode.advice}")
     if stopped := still_stopped_by(answer.scanner, episode, answer.at):

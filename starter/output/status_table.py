@@ -198,8 +198,8 @@ def _doing(status: ClusterStatus, episode: EpisodeStatus, now: datetime) -> Text
     known = wording.proof_or_problem(episode)
     if known and known not in episode.doing:
         text.append(f"\n{known}", style="red" if episode.problem else "green")
-    if episode.held and episode.held not in episode.doing:
-        text.append(f"\n{episode.held}", style="yellow")
+    if said := wording.commanded(episode):
+        text.append(f"\n{said}", style="yellow")
     if first := wording.first_step(episode):
         text.append(f"\n{first}", style="yellow")
     if episode.advice:

@@ -109,6 +109,7 @@ _FILTERS: dict[str, Any] = {
     "ending": wording.ending,
     "phase": wording.phase,
     "repeated": wording.repeated,
+    "commanded": wording.commanded,
     "more_advice": lambda episode: episode.advice if episode.advice != advice(episode.ways) else "",
     "commands": _with_commands,
     "group_phrase": group_phrase,

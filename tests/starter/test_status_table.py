@@ -25,6 +25,7 @@ from policy.values.mode import Mode
 from starter.handles.episodes import SilentEpisode
 from starter.handles.status import ClusterStatus
 from starter.output.status_table import render
+from starter.wording import commanded
 from tests.starter.builders import CHECK, NOW, ago, check, episode, proof, report, result, row, scanner, status
 from tests.starter.builders import drawn as lines_of
 from workflows.kit.messages import HoldOff
@@ -42,6 +43,13 @@ def utc() -> Iterator[None]:
 
 def drawn(shown: ClusterStatus, *, width: int = 120, where: str = "", later: float = 0) -> list[str]:
     return lines_of(render(shown, now=NOW + timedelta(seconds=later), where=where), width=width)
+
+
+def test_an_abort_is_shown_until_the_episode_says_it_itself() -> None:
+    """S44: the table, the page's and the explanation's words are one."""
+    aborted = episode(doing="waits for the node to come back Ready", aborted="aborted by ada: drill")
+    assert "aborted by ada: drill" in " ".join(drawn(status(episodes=(aborted,))))
+    assert commanded(replace(aborted, doing="aborted: aborted by ada: drill; the node is back")) == ""
 
 
 def test_everything_in_its_place() -> None:

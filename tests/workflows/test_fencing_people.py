@@ -220,6 +220,20 @@ async def test_who_waits_for_a_person_and_was_aborted_is_not_resumed(env: Workfl
         await run.result(Outcome.ABORTED)
 
 
+async def test_an_abort_while_the_return_is_waited_for_is_shown_and_asks_no_person(env: WorkflowEnvironment) -> None:
+    """S35, S44: the machine is on by then, which the answer says; at the end of the wait people were paged, and told to abort."""
+    async with fencing(env, world := World(boot_seconds=None), at="event NodePoweredOff") as run:
+        run.go_on()
+        await run.until(lambda status: "come back Ready" in status.doing)
+        answer = await run.abort()
+        assert answer.endswith("is switched on already; it ends once the node is back, or its time for that is over")
+        assert (await run.status()).aborted == "aborted by ada (identity not verified): drill"
+        result = await run.result(Outcome.ABORTED)
+    assert "drill; the node is not back Ready" in result.message
+    assert (world.count("event NeedsHuman"), world.count("on")) == (0, 1)
+    assert [entry.outcome for entry in result.record if entry.act == "phase"][-2:] == ["done", "final"]
+
+
 async def test_an_abort_asks_for_power_as_long_as_that_is_heard(env: WorkflowEnvironment) -> None:
     """S44: who added `--power-on` while it was on its way out was told that the machine is switched on, and it stayed off."""
     async with fencing(env, world := World(), at="event NodePoweredOff") as run:
@@ -362,7 +376,7 @@ async def test_an_abort_in_the_queue_is_an_abort_and_no_refusal(env: WorkflowEnv
         answer = await run.abort()
         result = await run.result(Outcome.ABORTED)
     assert answer.endswith("it has no permit yet, and nothing was done to the node")
-    assert result.message == "aborted before anything was done by ada (identity not verified): drill"
+    assert result.message == "aborted by ada (identity not verified): drill; nothing had been done"
     assert set(world.acts) == {"pin", "ask-permit"}
 
 

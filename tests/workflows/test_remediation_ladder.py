@@ -259,6 +259,16 @@ def test_an_abort_while_the_successor_of_a_parked_one_is_awaited_ends_it() -> No
         play.result(Outcome.ABORTED)
 
 
+def test_a_ladder_that_is_aborted_while_the_return_is_waited_for_asks_no_person() -> None:
+    """S44: at the end of the wait people were paged for an episode that one of them had aborted."""
+    world = Remediated(ladder=(FENCE,), node=World(boot_seconds=None), has_machine=False)
+    with Play(world) as play:
+        play.until(lambda status: "come back Ready" in status.doing)
+        play.abort()
+        assert "the node is not back Ready" in play.result(Outcome.ABORTED).message
+    assert not any(release.parked for release in world.releases)
+
+
 def _second_round(play: Play, node: World) -> None:
     """The first one has brought the node back on another boot; its machine was to go and did not, and a person has it go on."""
     node.ready, node.boot_id = True, "boot-2"

@@ -23,7 +23,7 @@ def not_begun(episode: Episode, why: str) -> End:
     abort = episode.state.abort_asked
     if abort is None:
         return refusal(why)
-    return End(outcome=Outcome.ABORTED, message=f"aborted before anything was done by {abort.by}: {abort.reason}")
+    return End(outcome=Outcome.ABORTED, message=f"{abort}; nothing had been done")
 
 
 def refusal(message: str, *, missing: bool = False) -> End:

@@ -48,6 +48,7 @@ from workflows.kit.continuation import NewHistory
 from workflows.kit.interrupts import failure_line, is_unclear
 from workflows.kit.messages import HoldEpisodeRequest
 
+ABORT_ASKS_NO_PERSON = "an aborted episode asks no person"
 MAXIMUM_RECORD = 500
 
 Request = TypeVar("Request")
@@ -344,6 +345,7 @@ class Episode:
             readings=tuple(self.state.readings.values()),
             override=self.overridden_by,
             by_person=self.state.by_person,
+            aborted=str(self.state.abort_asked or ""),
         )
 
     @property
@@ -577,6 +579,11 @@ class Episode:
     def is_held(self) -> bool:
         """Whether a hold is to be obeyed; an abort ends it."""
         return bool(self.state.holds) and self.state.abort_asked is None
+
+    @property
+    def asks_no_person(self) -> bool:
+        """Whether a person has aborted it, so that none need say how it goes on (S44). Older histories ask first."""
+        return self.state.abort_asked is not None and workflow.patched(ABORT_ASKS_NO_PERSON)
 
     async def wait_while_held(self) -> None:
         """A hold is obeyed after off too, before the next act."""

@@ -157,7 +157,7 @@ class Preflight:
         given_back = False
         while True:
             if (abort := self._episode.state.abort_asked) is not None:
-                raise AbortAsked(f"aborted by {abort.by}: {abort.reason}")
+                raise AbortAsked(str(abort))
             if gone := self._gone():
                 raise NeedGone(gone)
             fencing = self._fencing

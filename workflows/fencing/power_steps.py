@@ -216,7 +216,7 @@ class PowerManagement:
         """An abort that came while we waited or tried: after off it means that the machine is left as it is (S35)."""
         abort = self._episode.state.abort_asked
         if abort is not None and self._case.leaves_off:
-            raise AbortAsked(f"aborted by {abort.by}: {abort.reason}")
+            raise AbortAsked(str(abort))
 
 
 # A node that writes its crash dump: power-off waits for it, and where its messages are trusted its pods need not.

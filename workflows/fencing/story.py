@@ -564,7 +564,7 @@ class FencingStory:
         """Wait until a person has it go on (None), or until it ends. Nothing is in flight meanwhile, the permit is given back, id
         and marks are kept. What a person may send is `workflows/episode/episode_workflow.py`."""
         case = self.case
-        if case.progress.parked != problem:
+        if case.progress.parked != problem and not self.episode.asks_no_person:
             case.progress.parked = problem
             case.power.remember_readings()
             await case.freeing.pause()
@@ -580,7 +580,7 @@ class FencingStory:
         while True:
             wait: timedelta | None = None
             if (abort := episode.state.abort_asked) is not None:
-                turn = Turn(interrupt=AbortAsked.__name__, reason=f"aborted by {abort.by}: {abort.reason}; {problem}")
+                turn = Turn(interrupt=AbortAsked.__name__, reason=f"{abort}; {problem}")
                 case.progress.turn = turn
                 return partial(self._aborted, turn.reason)
             if case.progress.freeing.may_be_tainted:
@@ -653,7 +653,7 @@ class FencingStory:
             message = f"another machine has taken the name {self.episode.state.node}{self.case.isolation.paths.left}"
             return End(outcome=Outcome.REPLACED, message=message)
         if (abort := self.episode.state.abort_asked) is not None:
-            return await self._restored(Outcome.ABORTED, f"aborted by {abort.by}: {abort.reason}; the node is back")
+            return await self._restored(Outcome.ABORTED, f"{abort}; the node is back")
         proof = self.episode.state.off_proof
         proven = f"off {proof.former_basis}; " if proof is not None else ""
         return await self._restored(Outcome.RECOVERED, f"{proven}the node is back Ready with a new boot id")
@@ -758,6 +758,8 @@ class FencingStory:
         if not self.touched:
             removed, stays = "power has not been touched, our cordon and annotation are removed", self._stays_cut
             return f"{removed}; but {', '.join(stays)} stays cut: pods may have been freed behind it" if stays else removed
+        if self.case.progress.switched_on:
+            return "the machine is switched on already; it ends once the node is back, or its time for that is over"
         return after_off(request, self.episode.state.node)
 
     @property

@@ -48,6 +48,9 @@ class AbortRequest(OperatorCommand):
 
     power_on: bool = False
 
+    def __str__(self) -> str:
+        return f"aborted by {self.by}: {self.reason}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcknowledgeRequest(OperatorCommand):

@@ -226,7 +226,7 @@ class PreservationStory:
         """What has been asked for and is not on the objects yet."""
         abort = self.episode.state.abort_asked
         if abort is not None and not self._progress.wish.release:
-            self._progress.wish = replace(self._progress.wish, keep=False, release=f"aborted by {abort.by}: {abort.reason}")
+            self._progress.wish = replace(self._progress.wish, keep=False, release=str(abort))
             self._progress.released = abort.sealed
         return self._progress.wish
 
@@ -294,7 +294,7 @@ class PreservationStory:
     def _interruption(self) -> str:
         """What has been said since the last look, "" where nothing was."""
         abort = self.episode.state.abort_asked
-        return f"aborted by {abort.by}: {abort.reason}" if abort is not None else self._progress.interruption
+        return str(abort) if abort is not None else self._progress.interruption
 
     def _why_look_again(self) -> str:
         """Why what the last look said may not hold any more, "" while it does: nothing is done to the machine before another."""
@@ -508,7 +508,7 @@ class PreservationStory:
             return f"its machine is given up: {self.episode.state.reason}"
         if end is not None:
             return f"{end.outcome.value}: {end.message}"
-        return self._progress.wish.release or (f"aborted by {abort.by}: {abort.reason}" if abort is not None else "")
+        return self._progress.wish.release or (str(abort) if abort is not None else "")
 
     @property
     def has_pending_command(self) -> bool:

@@ -156,7 +156,7 @@ class GivingUpStory:
         left = await withdraw_claim(self._node_writer, withdraw, PAUSE)
         going = not found[0].kept if found else self._progress.unclear
         when = "its deletion may have been asked for" if going else "its deletion was not asked for"
-        message = f"aborted by {abort.by}: {abort.reason}; {when}{self._progress.left}{left}"
+        message = f"{abort}; {when}{self._progress.left}{left}"
         return await self._end(Outcome.ABORTED, message)
 
     async def _give_up(self, *, withdraw: bool = False) -> GiveUpResult:

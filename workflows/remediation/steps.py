@@ -274,7 +274,7 @@ class ReplacingStep(WatchedStep):
             await self._while_there_is_a_way_back(found)
         if (abort := self._episode.state.abort_asked) is not None:
             though = ", though its deletion has been asked for" if self._goes else ""
-            raise AbortAsked(f"aborted by {abort.by}: {abort.reason}{though}")
+            raise AbortAsked(f"{abort}{though}")
         self._show_progress(found)
         return None
 
@@ -342,7 +342,7 @@ class ReplacingStep(WatchedStep):
                 self._target.node_writer.send_event(EventReason.REPLACEMENT_LATE, message)
                 return End(outcome=Outcome.REPLACED, message=message)
             if (abort := self._episode.state.abort_asked) is not None:
-                raise AbortAsked(f"aborted by {abort.by}: {abort.reason}; {name} is gone, and {stands_in}")
+                raise AbortAsked(f"{abort}; {name} is gone, and {stands_in}")
             self._episode.enter(step=FenceStep.RECOVERY, doing=f"waits for its replacement: {stands_in}")
             await self._episode.rest(pause, self._episode.state.doing)
             pause = min(pause * 2, LOOK_AGAIN)

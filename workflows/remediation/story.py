@@ -308,14 +308,14 @@ class RemediationStory:
     async def _park(self, problem: str) -> End | None:
         """Nothing more can be tried without a person. Returns None once one has it go on: from the first step, then."""
         episode, target = self.episode, self.target
-        if self._progress.parked != problem:
+        if self._progress.parked != problem and not episode.asks_no_person:
             self._progress.parked = problem
             target.show(None)
             await target.node_writer.ask_for_a_person(problem)
         pause = FIRST_PAUSE
         while True:
             if (abort := episode.state.abort_asked) is not None:
-                return End(outcome=Outcome.ABORTED, message=f"aborted by {abort.by}: {abort.reason}; {problem}")
+                return End(outcome=Outcome.ABORTED, message=f"{abort}; {problem}")
             if ended := await self._over_by_itself():
                 return ended
             if off := next((step for step in self._steps if isinstance(step, FencingStep) and step.comes_back), None):
