@@ -31,7 +31,7 @@ class EpisodeHeldError(RefusedError):
     """Another episode holds the node (S13). `holder` names it."""
 
     def __init__(self, node: str, holder: str) -> None:
-        super().__init__(f"{node} is held by {holder}")
+        super().__init__(f"{node} has an open {holder}")
         self.node = node
         self.holder = holder
 

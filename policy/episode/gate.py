@@ -320,9 +320,9 @@ def of_control_plane(needed: ControlPlaneObjection | None) -> Objection | None:
     return Objection(rule="control plane", reason=f"the control plane can't do without it: {needed.why}", weight=weight)
 
 
-def unblocks(rule: str) -> str:
-    """What would end the objection of that row, in words; "" if only time does, or if it is not known."""
-    return next((row.unblocks for row in RULES if row.name == rule and row.unblocks), "")
+def unblocks(rule: str, node: str) -> str:
+    """What would end the objection of that row to that node, in words; "" if only time does, or if it is not known."""
+    return next((row.unblocks.replace("NODE", node) for row in RULES if row.name == rule and row.unblocks), "")
 
 
 @cache
@@ -589,7 +589,7 @@ RULES: tuple[Rule, ...] = (
         says=_of_node(held),
         stops=_OFFERS | DESTRUCTIVE | _LEAVES | _BACK | _HANDS_OUT | _EVICTS | _FREES,
         passes=_FREES,
-        unblocks=f"remove the annotation {HOLD_ANNOTATION} from the node",
+        unblocks=f"`nodewarden resume NODE` ends it, or remove the annotation {HOLD_ANNOTATION} from the node",
     ),
     Rule(
         name="fencing off",

@@ -261,7 +261,13 @@ def would_have(spell: Spell) -> str:
     """The whole spell in one sentence, without its moments."""
     steps = f" ({', '.join(spell.steps)})" if spell.steps else ""
     held = f"; held by {', '.join(dict.fromkeys(each.code for each in spell.held))}" if spell.held else ""
-    return f"would have been repaired{steps}: {spell.cause}, under {spell.check}{held}; {ending(spell) or 'it is sick'}"
+    return f"would have been repaired{steps}: {spell.cause}, under {spell.check}{held}; {ending(spell) or _lasts(spell)}"
+
+
+def _lasts(spell: Spell) -> str:
+    """Nothing holds it any more once its episode is under way; the scanner ends the spell with its next report."""
+    under_way = spell.held and spell.held[-1].until is not None
+    return "its episode is under way" if under_way else "it is still sick"
 
 
 def dated(spell: Spell) -> str:

@@ -37,7 +37,7 @@ from policy.remediation.ladder import (
 )
 from policy.remediation.memory import OWNERS_OWN, LastRemediation, NextRemediation, last_of, next_turn, rules_for, turn_of
 from policy.remediation.strategy_rules import RULES, Action
-from policy.scan.candidates import gives_the_remedy, judged_by_objects
+from policy.scan.candidates import gives_the_remedy, judged_by_objects, left_alone
 from policy.scan.evaluation import CheckEvaluation, TargetEvaluation, evaluate
 from policy.scan.ledger_snapshot import LedgerSnapshot
 from policy.scan.permit_rules import STOPS_NO_QUESTION, AdmissionRefusal, ObjectLimits, objections
@@ -201,7 +201,7 @@ def _unblock(
     found = [_ends(snapshot, evaluation, each)]
     mode = snapshot.mode_of(each.node or each.target, evaluation.check.ref.key)
     if mode.mode in {Mode.CORDON, Mode.DRAIN}:
-        found.append(f"{mode}; for more {gate.unblocks(gate.MODE)}")
+        found.append(f"{mode}; for more {gate.unblocks(gate.MODE, each.node or each.target)}")
     if holder := leased.get(each.node or each.target, ""):
         found.append(f"the node's lease must be given back, or lapse: it is held by {holder}")
     if each.action is Action.SKIP_NO_OWNER:
@@ -214,7 +214,7 @@ def _ends(snapshot: LedgerSnapshot, evaluation: CheckEvaluation, each: TargetEva
     key = each.held_under
     match each.held_by_rule:
         case AdmissionRefusal.HELD_OFF | AdmissionRefusal.MODE:
-            return gate.unblocks(each.vetoed_by)
+            return gate.unblocks(each.vetoed_by, each.node or each.target)
         case AdmissionRefusal.CIRCUIT_BREAKER:
             ends = closes(snapshot.checks[key], snapshot.counts[key], snapshot.breakers[key])
             return ends if key == evaluation.check.ref.key else f"{key}: {ends}"
@@ -324,7 +324,8 @@ def conclude(explanation: Explanation | None, *, halted: str, kept_from: Sequenc
     for health in (Health.UNHEALTHY, Health.SOON, Health.SKIPPED):
         if (found := next((each.target for each in opinions if each.target.verdict.health is health), None)) is not None:
             return f"{JUDGED[health]}: {found.message or found.verdict.reason}"
-    return JUDGED[Health.HEALTHY]
+    held_by = outlook.held_by if outlook is not None else ""
+    return JUDGED[Health.HEALTHY] + (f"; if it fails nothing is begun: {held_by}" if held_by else "")
 
 
 def _due(opinion: CheckOpinion, outlook: Outlook | None) -> str:
@@ -412,7 +413,9 @@ class Outlook:
     problem: why there are no steps. plain: it is fenced without a ladder; such a fencing is neither remembered nor put off.
     machine: namespace and name, owner: kind and name of its controller. last: the remembered remediation; rules, turn: the
     retry rules, and when the next remediation is due. offered: a scan has an episode opened under that check,
-    if only to ask a person where the turn is exhausted. owners_own: None where the owner has no rules of its own.
+    if only to ask a person where the turn is exhausted. owners_own: None where the owner has no rules of its own. held_by: what
+    keeps programs from a node that is well, should it fail (a person's hold, a pause), "" for nothing but its mode; unblock: what
+    ends that.
     """
 
     victim: str
@@ -428,6 +431,8 @@ class Outlook:
     offered: bool = False
     in_flight: tuple[ConcurrencyLimit, ...] = ()
     owners_own: OwnersTurn | None = None
+    held_by: str = ""
+    unblock: str = ""
 
 
 def targets_named(snapshot: LedgerSnapshot, name: str) -> list[JudgedTarget]:
@@ -457,6 +462,9 @@ def outlook(snapshot: LedgerSnapshot, name: str, owners: Mapping[str, OwnersRule
     if offered:
         applicant, limits = judged_by_objects(snapshot, targets[0].victim, key), ObjectLimits.of(snapshot)
         offered = next(objections(applicant, limits, _STOPS_A_QUESTION), None) is None
+    is_well = all(verdict.health is Health.HEALTHY for pairs in opinions.values() for _, verdict in pairs)
+    if is_well and (alone := left_alone(snapshot, targets[0].victim)) is not None and alone.rule != gate.MODE:
+        found = replace(found, held_by=alone.reason, unblock=gate.unblocks(alone.rule, name))
     return _remembering(
         replace(found, offered=offered),
         snapshot,

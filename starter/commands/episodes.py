@@ -248,7 +248,8 @@ async def hold(
     reason: ReasonOption = "no reason given",
     who: WhoOption = "",
 ) -> None:
-    """Let the episode of NODE do nothing destructive until `resume`, or for a while. Where none is open, none begins."""
+    """Let the episode of NODE do nothing destructive until `resume`, or for a while. Where none is open, none begins until
+    `resume`: --for and --until are refused then."""
     ends = hold_until(duration, until)
     await send_command(session, node, lambda _, episode: episode.hold(who=who, reason=given("--reason", reason), until=ends))
 

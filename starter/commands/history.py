@@ -48,7 +48,7 @@ async def history(
         return await at_moment(session, at)
     async with session.connected() as (warden, _, name):
         found = await read_history(warden, name, since=began, node=node, outcomes=outcome or (), everything=everything)
-    show(session, lambda: as_model(*found), lambda: as_table(*found))
+    show(session, lambda: as_model(*found), lambda: as_table(*found, node=node))
     return Exit.OK
 
 

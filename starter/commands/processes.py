@@ -105,7 +105,7 @@ LEASE_LOOK_SECONDS, LEASE_MARGIN_SECONDS = 1.0, 5.0
 async def up(
     session: Session,
     *,
-    cap: Annotated[int, typer.Option("--cap", min=0, help="Nodes disrupted at once; default: scan.cap.")] = 0,
+    cap: Annotated[int, typer.Option("--cap", min=0, help="Nodes disrupted at once; 0: scan.cap.")] = 0,
     ui: Annotated[bool, typer.Option("--ui/--no-ui", help="Serve the page here, too, if it is installed.")] = True,
     ui_port: Annotated[
         int, typer.Option("--ui-port", min=0, max=65535, help="Port of the page; 0: any that is free.")

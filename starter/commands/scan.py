@@ -28,7 +28,7 @@ app = typer.Typer(help="Start, stop and look at the scanner of a cluster.", no_a
 async def start(
     session: Session,
     *,
-    cap: Annotated[int, typer.Option("--cap", min=0, help="Nodes disrupted at once; default: scan.cap.")] = 0,
+    cap: Annotated[int, typer.Option("--cap", min=0, help="Nodes disrupted at once; 0: scan.cap.")] = 0,
 ) -> None:
     """Start the scanner, so that the cluster's health checks are acted upon. One that runs already is left as it is."""
     from starter import wording

@@ -18,6 +18,7 @@ from temporalio.service import RPCError
 
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Phase, RecordEntry, episode_id
 from policy.episode.node_action import NodeActionSpec, Verb
+from starter import wording
 from starter.errors import MissingError, RefusedError, RequestError, SilentError
 from starter.handles.calls import ASK_AGAIN, DECIDED_WITHIN, ask, remembered, send_update, unanswered
 from starter.handles.node_actions import Speaker, attested, hold_node, resume_node
@@ -163,7 +164,7 @@ class EpisodeHandle:
     async def _expect_preservation(self) -> None:
         status = await self.status()
         if status.kind is not Kind.PRESERVATION:
-            raise RefusedError(f"{self.node} is not preserved: it is held by {named(status)}")
+            raise RefusedError(f"{self.node} is not preserved: it has an open {named(status)}")
 
     async def abort(self, *, who: str, reason: str, power_on: bool = False) -> str:
         """Stop it. Before off our marks are undone; after off consequences are finished and power stays off, unless asked."""
@@ -214,4 +215,4 @@ class EpisodeHandle:
 def named(status: EpisodeStatus) -> str:
     """The holder of a node, in the refusal of another request."""
     why = f": {status.reason}" if status.reason else ""
-    return f"{status.kind.value} {status.incident} ({status.phase.value}){why}"
+    return f"{status.kind.value} {status.incident} ({wording.phase(status.phase)}){why}"

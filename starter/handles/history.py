@@ -16,6 +16,7 @@ from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
 from activities.contracts import search_attributes
 from activities.contracts.search_attributes import literal
 from policy.episode.messages import EpisodeResult, Kind, OffProof, Outcome, RecordEntry, episode_id
+from policy.episode.proofs import proof_in_words
 from policy.history.offenders import OffenderRules, Repair, RepairedMachine, machines
 from policy.history.spells import Spell
 from policy.history.step_outcomes import EndedRepair, OutcomesReport, outcomes
@@ -92,6 +93,11 @@ class EpisodeRecord:
     run_id: str = ""
     """In Temporal, of one that has ended."""
     spells: tuple[Spell, ...] = ()
+
+    @property
+    def proof(self) -> str:
+        """What proved that its machine was off, in words; "" of a preservation without a proof, which needs none."""
+        return proof_in_words(self.off_proof, self.entries) if self.off_proof or self.kind is not Kind.PRESERVATION else ""
 
 
 def outcomes_of(found: EndedEpisodes, since: datetime) -> OutcomesReport:

@@ -176,7 +176,7 @@ def _head(answer: NodeExplanation) -> Text:
     explanation = answer.explanation
     if explanation is not None and not explanation.found:
         unreadable = any(mistake.ref is not None and mistake.ref.name == answer.node for mistake in answer.mistakes)
-        head.append("  can't be read" if unreadable else "  has neither a Node nor a Machine any more", style="red")
+        head.append("  can't be read" if unreadable else "  has neither a Node nor a Machine", style="red")
     elif explanation is None and answer.known:
         head.append(f"  {conclusion(answer)}", style="bold")
     elif explanation is None:
@@ -246,7 +246,7 @@ def _opinion(opinion: CheckOpinion, *, blocked: str, asked: bool) -> RenderableT
         table.add_row("  mode", f"{opinion.mode.mode}: {opinion.mode.why}")
     table.add_row("  action", opinion.act(kept_from=blocked if breaker.allowed else ""))
     if target.held_by and not opinion.is_held_by_own_breaker and not (asked and target.held_by == set_by):
-        table.add_row("  held by", Text(target.held_by, style="red"))
+        table.add_row("  held", Text(target.held_by, style="red"))
     for line in opinion.unblock:
         table.add_row("  unblock", Text(line, style="yellow"))
     for warning in check.warnings:

@@ -59,12 +59,12 @@ async def read_history(
 
 
 def as_table(
-    found: EndedEpisodes, pauses: Sequence[PastPause], now: datetime, observed: SpellsThen = NONE_OBSERVED
+    found: EndedEpisodes, pauses: Sequence[PastPause], now: datetime, observed: SpellsThen = NONE_OBSERVED, *, node: str = ""
 ) -> RenderableType:
     """One line for each; where that has no room for how it ended and why it was begun, a list with that under each. A pause that
-    is in force stands first, as nothing is newer."""
+    is in force stands first, as nothing is newer. node: the only one that was asked about, "" for all."""
     if not found.episodes and not pauses and not observed.spells and not observed.unknown:
-        return Text(f"no episode of {found.cluster} has ended in that time, as far as Temporal remembers", style="dim")
+        return Text(f"no episode of {node or found.cluster} has ended in that time, as far as Temporal remembers", style="dim")
     dated = [(each.ended, _of_episode(each)) for each in found.episodes]
     dated += [(each.over_at(now) or now, _of_pause(each, now)) for each in pauses]
     dated += [(each.ended or now, _of_spell(each, now)) for each in observed.spells]

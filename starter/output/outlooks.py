@@ -96,6 +96,8 @@ def lines(found: Outlook, permits: Collection[Permit] = (), *, by_hand: bool = F
         said.append(("nothing", found.problem))
     elif not any(planned.next for planned in found.steps):
         said.append(("nothing", "every step that is possible has failed: a person is asked"))
+    if found.held_by:
+        said.append(("held", "; ".join(filter(None, (found.held_by, found.unblock)))))
     if found.machine or found.owner:
         owner = f"owned by {found.owner}" if found.owner else "no controller owns it"
         said.append(("machine", f"{found.machine}, {owner}" if found.machine else owner))

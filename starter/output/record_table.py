@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from policy.episode.messages import RecordEntry
-from policy.episode.proofs import OFF_PROVEN, proof_in_words
+from policy.episode.proofs import OFF_PROVEN
 from policy.history.spells import dated
 from policy.values.times import written
 from starter import wording
@@ -82,9 +82,7 @@ def as_table(record: EpisodeRecord) -> RenderableType:
         title,
         why,
         story(Text("What happened", style="bold"), record.started, (opened, *moments_of(record.entries), *end)),
-        Text(
-            f"\n{proof_in_words(record.off_proof, record.entries)}", style="green" if record.off_proof is not None else "yellow"
-        ),
+        *([Text(f"\n{record.proof}", style="green" if record.off_proof is not None else "yellow")] if record.proof else []),
         *spells,
     )
 

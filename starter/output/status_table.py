@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from policy.checks.verdict import SICKNESS, Health
-from policy.episode.gate import MODE
+from policy.episode.gate import MODE, unblocks
 from policy.episode.messages import EpisodeStatus, Phase
 from policy.fence.device_check import DeviceReport, DeviceRow, Reachability, fenceable
 from policy.history.spells import ending, held_by
@@ -220,13 +220,17 @@ def _waiting(status: ClusterStatus, now: datetime) -> RenderableType:
         table.add_row(held.node, Text(wording.held_off(held, now)))
     held_off = {held.node for held in status.scanner.held_off}
     candidates = status.scanner.report.candidates if status.scanner.report is not None else ()
-    due = {each.node: each.not_before for each in candidates}
+    due = {each.node: each for each in candidates}
     for refused in status.scanner.refused:
         if refused.reason == AdmissionRefusal.HELD_OFF and refused.node in held_off:
             continue
-        moment = due.get(refused.node) if refused.reason == AdmissionRefusal.RETRY_LATER else None
+        candidate, said = due.get(refused.node), held_by(refused.reason, refused.message)
+        if candidate is not None and refused.reason == AdmissionRefusal.HELD_OFF and candidate.vetoed_by:
+            ends = unblocks(candidate.vetoed_by, refused.node)
+            said = "; ".join(filter(None, (refused.message, ends)))
+        moment = candidate.not_before if candidate is not None and refused.reason == AdmissionRefusal.RETRY_LATER else None
         left = f", due in {wording.countdown(moment, now)}" if moment is not None and moment > now else ""
-        table.add_row(refused.node, Text(f"{held_by(refused.reason, refused.message)}{left}"))
+        table.add_row(refused.node, Text(f"{said}{left}"))
     return table
 
 

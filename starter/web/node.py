@@ -419,7 +419,7 @@ def headline_of(found: NodeSeen) -> str:
     if answer.episode is not None:
         return _of_episode(answer.episode)
     if answer.explanation is not None:
-        return f"No: {conclusion(answer) if answer.explanation.found else 'the Node is gone'}"
+        return f"No: {conclusion(answer) if answer.explanation.found else 'it has neither a Node nor a Machine'}"
     if found.row is not None:
         halted = f"; nothing is begun: {answer.halted}" if answer.halted and found.row.health is not Health.HEALTHY else ""
         verdict = wording.verdict(found.row, answer.at)

@@ -206,7 +206,7 @@ def _waiting(scanner: ScannerStatus, status: ClusterStatus) -> Iterator[WaitingN
         candidate = candidates.get(refused.node)
         later = candidate.not_before if candidate is not None and refused.reason == AdmissionRefusal.RETRY_LATER else None
         moves = permit_rules.unblocks(AdmissionRefusal(refused.reason)) if refused.reason in set(AdmissionRefusal) else ""
-        moves = moves or (gate.unblocks(candidate.vetoed_by) if candidate is not None else "")
+        moves = moves or (gate.unblocks(candidate.vetoed_by, refused.node) if candidate is not None else "")
         yield WaitingNode(node=refused.node, why=refused.message, until=later, guard=refused.reason, moves=moves)
 
 

@@ -21,7 +21,7 @@ from activities.contracts.episode_start import queries
 from policy.episode.advice import ONLY_IF, advice, section_of
 from policy.episode.messages import episode_id, scanner_id
 from policy.episode.modes import only_some
-from policy.episode.proofs import OFF_PROVEN, proof_in_words
+from policy.episode.proofs import OFF_PROVEN
 from policy.fence.device_check import fenceable
 from policy.history.spells import would_have
 from policy.objects.scopes import POOL, group_phrase
@@ -212,6 +212,6 @@ async def record(request: Request, cluster: str, name: str) -> Response:
         record=found,
         proven=OFF_PROVEN,
         standing=standing,
-        proof=proof_in_words(found.off_proof, found.entries),
+        proof=found.proof,
         unrepaired=[(each, would_have(each)) for each in reversed(found.spells)],
     )

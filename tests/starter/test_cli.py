@@ -97,7 +97,7 @@ async def test_fence_starts_joins_and_refuses(keyboard: Path, warden: Nodewarden
     other = await nodewarden("fence", "node-1", "-c", cluster, "--reason", "noise", "-y")
     assert other.exit_code == 3
     assert other.stdout == ""
-    assert other.stderr.startswith("nodewarden: node-1 is held by Fencing ")
+    assert other.stderr.startswith("nodewarden: node-1 has an open Fencing ")
     assert other.stderr.endswith(" (running): smoke\n")
 
 

@@ -575,3 +575,14 @@ async def test_a_bad_moment_is_code_2(keyboard: Path, cluster: str, words: tuple
 async def test_an_explained_moment_is_not_of_files(keyboard: Path, cluster: str) -> None:
     result = await nodewarden("explain", "n", "-c", cluster, "--at", "03:12", "-f", "x.yaml")
     assert (result.exit_code, "--at: expected neither -f nor --now beside it" in result.stderr) == (2, True), result.stderr
+
+
+def test_a_preservation_that_proved_no_off_says_nothing_of_it() -> None:
+    """It needs none; of a fencing that is what people want to know."""
+    record = EpisodeRecord(cluster="prod", node="node-1", kind=Kind.PRESERVATION, outcome="released", message="m", started=NOW)
+    assert (record.proof, replace(record, kind=Kind.FENCING).proof) == ("", "Off was not proven.")
+
+
+def test_a_node_without_an_ended_episode_is_named() -> None:
+    none = EndedEpisodes(cluster="prod", episodes=())
+    assert drawn(history_table.as_table(none, (), NOW, node="node-9"))[0].startswith("no episode of node-9 has ended")

@@ -59,14 +59,14 @@ async def test_who_preserves_a_node_that_is_preserved_joins_and_moves_no_expiry(
 async def test_what_holds_a_node_for_something_else_is_named(warden: Nodewarden, cluster: str) -> None:
     """S13, in both directions."""
     fencing = await warden.fence(cluster, "node-1", reason="smoke")
-    named = f"Fencing {(await fencing.status()).incident} (running): smoke"
+    named = f"Fencing {(await fencing.status()).incident} (in progress): smoke"
     with pytest.raises(EpisodeHeldError) as refusal:
         await warden.preserve(cluster, "node-1", reason="smoke")
     assert refusal.value.holder == named
     for word in (warden.episode(cluster, "node-1").release(who="amy", reason="r"), fencing.extend(who="amy", reason="r")):
         with pytest.raises(RefusedError) as refused:
             await word
-        assert str(refused.value) == f"node-1 is not preserved: it is held by {named}"
+        assert str(refused.value) == f"node-1 is not preserved: it has an open {named}"
     await warden.preserve(cluster, "node-2", reason="evidence")
     with pytest.raises(EpisodeHeldError, match=r"Preservation \w+ \(Running:Preserved\): evidence"):
         await warden.fence(cluster, "node-2", reason="smoke")
@@ -231,7 +231,7 @@ async def test_remediate_at_the_keyboard_names_its_steps_in_their_order(keyboard
     joined = json.loads((await nodewarden(*words, "-o", "json")).stdout)
     assert (joined["joined"], joined["permit"], joined["workflowId"]) == (True, True, f"episode/{cluster}/node-1")
     other = await nodewarden("remediate", "begin", "node-1", "--reason", "noise", "-y")
-    assert (other.exit_code, "nodewarden: node-1 is held by Remediation " in other.stderr) == (3, True)
+    assert (other.exit_code, "nodewarden: node-1 has an open Remediation " in other.stderr) == (3, True)
 
 
 async def test_a_machine_without_a_node_is_called_by_its_namespace_and_name(

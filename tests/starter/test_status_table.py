@@ -52,6 +52,14 @@ def test_an_abort_is_shown_until_the_episode_says_it_itself() -> None:
     assert commanded(replace(aborted, doing="aborted: aborted by ada: drill; the node is back")) == ""
 
 
+def test_a_node_that_a_person_holds_waits_with_the_command_that_ends_it() -> None:
+    why = "the annotation nodewarden.io/hold holds the node: by ada: disks"
+    refused = Refused(check=CHECK, node="node-2", reason=AdmissionRefusal.HELD_OFF, message=why)
+    held = Candidate(node="node-2", uid="u", reason="r", message=why, check=CHECK, since=ago(60), refused=why, vetoed_by="hold")
+    shown = " ".join(drawn(status(scanner=scanner(report(row("node-2"), candidates=(held,)), refused=(refused,)))))
+    assert f"{why}; `nodewarden resume node-2` ends it" in " ".join(shown.split())
+
+
 def test_everything_in_its_place() -> None:
     shown = status(
         row("node-2", Health.UNHEALTHY, since=ago(62), reason="ReadyUnknown", ready="Unknown", schedulable=False),

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from temporalio.client import WorkflowFailureError
+from temporalio.client import WorkflowFailureError, WorkflowUpdateFailedError
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
 
@@ -207,6 +207,9 @@ async def test_a_slow_boot_asks_for_a_person_and_is_not_fenced_again(env: Workfl
     async with fencing(env, world) as run:
         status = await run.parked()
         assert "not back Ready" in status.problem
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await run.acknowledge()
+        assert str(refused.value.cause).endswith(f"off is not proven; this one asks about something else: {status.problem}")
         assert (world.count("off"), world.count("on")) == (1, 1)
         await run.sees(boot_id="boot-2", ready=True)
         await run.result(Outcome.RECOVERED)

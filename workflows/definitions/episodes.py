@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from temporalio import workflow
 
-from policy.episode.messages import EpisodeResult, Kind, PreservationUpdate
+from policy.episode.messages import EpisodeResult, Kind, Phase, PreservationUpdate
 from policy.episode.node_action import CIRCUIT_BREAKER, DEVICE_READS_ON, Verb, override_problem
 from policy.history.spells import OBSERVATION, ObservationRecord
 from policy.values.times import format_duration, written
@@ -55,12 +55,13 @@ class Fencing(EpisodeWorkflow):
 
     def why_not(self, verb: Verb) -> str:
         """A person's word for off is of use while it waits for a person, and off has yet to be proven."""
-        if verb is not Verb.ACK_OFF or self.episode.is_held:
-            return super().why_not(verb)
-        if self._story.wants_acknowledgement() and self.episode.state.abort_asked is None:
-            return ""
-        doing = f"{self.episode.state.phase.value}, {self.episode.state.doing}"
-        return f"{verb.value}: expected an episode that needs a person because off is not proven; this one: {doing}"
+        said, state = super().why_not(verb), self.episode.state
+        if said or verb is not Verb.ACK_OFF or (self._story.wants_acknowledgement() and state.abort_asked is None):
+            return said
+        asks = state.phase is Phase.NEEDS_HUMAN and state.abort_asked is None
+        this_one = f"asks about something else: {state.problem}" if asks else f"goes on by itself: {state.doing}"
+        this_one = f"was {state.abort_asked}" if state.abort_asked is not None else this_one
+        return f"{verb.value}: expected an episode that needs a person because off is not proven; this one {this_one}"
 
     @workflow.update(description="Say that you saw the machine off: it stands for the proof, so be sure that it is this one.")
     async def acknowledge_off(self, request: AcknowledgeRequest) -> str:

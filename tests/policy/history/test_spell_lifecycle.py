@@ -12,7 +12,7 @@ from policy.episode.messages import Kind
 from policy.episode.permits import Permit, PermitState
 from policy.history import spell_lifecycle
 from policy.history.spell_lifecycle import ANOTHER_BOOT, ANOTHER_NODE, DELETED, next_spells, to_be_watched, with_traces
-from policy.history.spells import Ending, HeldSpan, NodeDays, ObservationRecord, Spell, ending, why_not_repaired
+from policy.history.spells import Ending, HeldSpan, NodeDays, ObservationRecord, Spell, ending, why_not_repaired, would_have
 from policy.scan.admission import Refused
 from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.scan_report import NodeStanding, ScanReport, ViewState, WatchedNode
@@ -22,6 +22,14 @@ from tests.workflows.scanner_run import CHECK, NOW, candidate, report
 LATER = NOW + timedelta(minutes=1)
 PERMIT = Permit(node="a", workflow_id="w", incident="i-1", kind=Kind.FENCING, state=PermitState.OPEN, granted_at=NOW)
 CAP, PAUSED = AdmissionRefusal.CAP, AdmissionRefusal.PAUSED
+
+
+def test_a_spell_that_nothing_holds_any_more_says_that_its_episode_is_under_way() -> None:
+    """S44: the record of an open episode had "held by HeldOff; it is sick" until the scanner's next report."""
+    held = HeldSpan(code="HeldOff", message="held off", since=NOW)
+    lasts = Spell(node="a", check="c", cause="ReadyUnknown", since=NOW, due=NOW, held=(held,))
+    assert would_have(lasts).endswith("held by HeldOff; it is still sick")
+    assert would_have(replace(lasts, held=(replace(held, until=LATER),))).endswith("; its episode is under way")
 
 
 def refused(*nodes: str, reason: AdmissionRefusal = CAP, message: str = "1 of 1 permits are held: x") -> list[Refused]:

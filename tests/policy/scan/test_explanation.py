@@ -11,13 +11,14 @@ import pytest
 from policy.checks.fence_policies import FencePolicies, StormRule
 from policy.checks.health_check import HealthCheck, RetryRules
 from policy.dialects import parse
+from policy.episode.gate import HOLD_ANNOTATION
 from policy.objects.machines import SKIP_ANNOTATION, MachineView
 from policy.objects.nodes import EXCLUDE_LABEL, Condition, NodeView
 from policy.remediation.ladder import Body, read_strategies
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION, REMEDIATION_FOR_ANNOTATION, LastRemediation, written_memory
 from policy.remediation.strategy_rules import Action
 from policy.scan.evaluation import evaluate
-from policy.scan.explanation import Outlook, OwnersRules, explain, outlook, outlook_by_hand
+from policy.scan.explanation import Outlook, OwnersRules, conclude, explain, outlook, outlook_by_hand
 from policy.scan.ledger import Ledger
 from policy.values.object_refs import Dialect
 from tests.policy.builders import (
@@ -41,6 +42,16 @@ from tests.policy.builders import (
 )
 
 SICK = a_node("n1", "Unknown", 60)
+
+
+def test_a_hold_of_a_node_that_is_well_is_said_before_it_fails() -> None:
+    """S20, S44: a person forgets it, and the night in which the node dies is late to learn of it."""
+    held = a_node("n2", annotations={HOLD_ANNOTATION: "by ada: new disks"})
+    found = explain(ledger_of(a_check(minHealthy=1), held, SICK).known(NOW), "n2")
+    assert found.outlook is not None
+    assert found.outlook.unblock.startswith("`nodewarden resume n2` ends it, or remove")
+    why = f"the annotation {HOLD_ANNOTATION} holds the node: by ada: new disks"
+    assert conclude(found, halted="", kept_from=()) == f"healthy; if it fails nothing is begun: {why}"
 
 
 def unblocking(*objects: object) -> dict[str, tuple[str, tuple[str, ...]]]:
