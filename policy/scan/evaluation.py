@@ -191,7 +191,7 @@ def _held_by(snapshot: LedgerSnapshot, check: HealthCheck, breaker: CircuitBreak
         why = "of two with one deadline the name decides" if deadlines else "its deadline expired first"
         return _Held(f"{first.key} gives the remedy: {why}", first.key)
     if target.marked and target.node is not None:
-        return _Held("the open episode of this node")
+        return _Held("an episode of this node is open")
     return _Held()
 
 

@@ -211,6 +211,14 @@ async def test_a_node_that_goes_while_a_person_is_asked_has_not_recovered(env: W
     assert result.message == "the Node is gone"
 
 
+async def test_a_node_that_is_deleted_while_its_return_is_waited_for_is_said_to_be_gone(env: WorkflowEnvironment) -> None:
+    """S44: people looked at the console of a machine whose Node had been deleted by hand."""
+    async with fencing(env, world := World(plan=plan(tries=1, restarts=0), boot_seconds=None), at="note-on") as run:
+        world.lose_node()
+        run.go_on()
+        assert (await run.parked()).problem.endswith(" after power-on; its Node is gone")
+
+
 @pytest.mark.parametrize("deprovisioned", [True, False], ids=["with its Machine", "alone"])
 @pytest.mark.parametrize("proven", [True, False], ids=["off is proven", "off is not known"])
 async def test_s9_a_machine_whose_node_was_deleted_is_switched_on_as_long_as_it_is_still_ours(

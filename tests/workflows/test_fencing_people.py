@@ -169,6 +169,18 @@ async def test_a_hold_stops_before_the_next_act_until_resumed(env: WorkflowEnvir
     assert world.count("ask-permit") == 2
 
 
+async def test_a_hold_for_a_while_says_when_it_ends(env: WorkflowEnvironment) -> None:
+    """S44: a person who said `--for 2m` reads the moment that was understood."""
+    async with fencing(env, World(), at="cordon") as run:
+        until = (await env.get_current_time(run.handle)).replace(microsecond=0) + timedelta(minutes=2)
+        asked = HoldEpisodeRequest(who="ada", reason="a look", until=until)
+        answer = await run.handle.execute_update(Fencing.hold, asked)
+        assert f"before its next destructive act until {written(until)}: `nodewarden resume" in answer
+        run.go_on()
+        await run.abort()
+        await run.result(Outcome.ABORTED)
+
+
 async def test_the_words_that_it_hears_are_named_and_no_others(env: WorkflowEnvironment) -> None:
     """S44: nobody is offered a word that is refused."""
     async with fencing(env, World(), at="cordon") as run:

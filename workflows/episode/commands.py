@@ -12,6 +12,7 @@ from temporalio import workflow
 
 from policy.episode.messages import Acknowledgement, Phase
 from policy.episode.node_action import CIRCUIT_BREAKER, SealedCommand, Verb
+from policy.values.times import written
 from workflows.episode.episode import Episode
 from workflows.kit.messages import AbortRequest, HoldEpisodeRequest, OperatorCommand, PersonRequest, ResumeRequest
 
@@ -115,7 +116,8 @@ def take_hold(episode: Episode, request: HoldEpisodeRequest) -> str:
     _take(episode)
     beside = "".join(f"; it is also {each}" for each in others)
     ends = f"`nodewarden resume {episode.state.node} --question {episode.state.question}` ends it"
-    return f"incident {episode.state.incident} is held before its next destructive act: {ends}{beside}"
+    until = f" until {written(request.until)}" if request.until is not None else ""
+    return f"incident {episode.state.incident} is held before its next destructive act{until}: {ends}{beside}"
 
 
 def take_resume(episode: Episode, request: ResumeRequest) -> str:

@@ -148,11 +148,12 @@ class PowerManagement:
                 raise NeedGone("the node is well again without a restart")
             remaining = deadline - workflow.now()
             if remaining <= timedelta(0):
+                gone = "; its Node is gone" if self._pinned_node.is_gone() else ""
                 if deadline == self._preflight.deadline:
-                    raise NonRetryable("its time is over, and the node is not back Ready with a new boot id")
+                    raise NonRetryable(f"its time is over, and the node is not back Ready with a new boot id{gone}")
                 since = "power-on" if self._plan.levels else "its paths were cut"
                 waited = format_duration(self._plan.boot_timeout)
-                raise NonRetryable(f"the node is not back Ready with a new boot id {waited} after {since}")
+                raise NonRetryable(f"the node is not back Ready with a new boot id {waited} after {since}{gone}")
             await self._episode.rest(min(LOOK_AGAIN, remaining), "the node's return")
             just_on = False
 

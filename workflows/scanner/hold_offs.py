@@ -99,7 +99,8 @@ def note_release(state: ScannerState, release: Release) -> None:
         if release.vetoed_until is not None:
             until = max(until, min(release.vetoed_until, workflow.now() + AFTER_VETO))
         if not _is_held_longer(state, release.node, until):
-            state.held_off[release.node] = HoldOff(node=release.node, reason=release.problem, until=until)
+            reason = f"its last episode ended {release.outcome} (incident {release.incident}): {release.problem}"
+            state.held_off[release.node] = HoldOff(node=release.node, reason=reason, until=until)
     _hold_off_after_failures(state, release)
 
 

@@ -88,7 +88,8 @@ class TestCandidates:
         assert failing(ledger.known(NOW), frozenset()) == {}
         (opinion, *_) = explain(ledger.known(NOW), NODE).opinions
         assert HOLD_ANNOTATION in opinion.target.held_by
-        assert opinion.unblock == (f"`nodewarden resume node-1` ends it, or remove the annotation {HOLD_ANNOTATION} from the node",)
+        ends = f"`nodewarden resume node-1` ends it, or remove the annotation {HOLD_ANNOTATION} from the node"
+        assert opinion.unblock == (ends,)
 
     @pytest.mark.parametrize(
         ("before", "after", "word"),
