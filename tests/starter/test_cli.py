@@ -98,7 +98,7 @@ async def test_fence_starts_joins_and_refuses(keyboard: Path, warden: Nodewarden
     assert other.exit_code == 3
     assert other.stdout == ""
     assert other.stderr.startswith("nodewarden: node-1 has an open Fencing ")
-    assert other.stderr.endswith(" (running): smoke\n")
+    assert other.stderr.endswith(" (in progress): smoke\n")
 
 
 @pytest.mark.parametrize(

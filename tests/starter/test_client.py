@@ -108,7 +108,7 @@ async def test_the_same_request_joins_and_a_different_one_is_refused_with_the_ho
     for reason, requester in (("noise", "amy"), ("smoke", "bob")):
         with pytest.raises(EpisodeHeldError) as refusal:
             await warden.fence(cluster, "node-1", reason=reason, requester=requester)
-        assert refusal.value.holder == f"Fencing {(await first.status()).incident} (running): smoke"
+        assert refusal.value.holder == f"Fencing {(await first.status()).incident} (in progress): smoke"
     with pytest.raises(EpisodeHeldError):
         await warden.fence(cluster, "node-1", reason="smoke", requester="amy", template=TEMPLATE)
 

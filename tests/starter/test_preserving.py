@@ -205,9 +205,9 @@ async def test_the_same_wish_joins_and_another_one_is_refused(warden: Nodewarden
     first = await warden.remediate(cluster, "node-1", reason="smoke", strategies=["reboot"])
     again = await warden.remediate(cluster, "node-1", reason="smoke", strategies=["reboot"])
     assert (again.joined, again.run_id) == (True, first.run_id)
-    with pytest.raises(EpisodeHeldError, match=r"Remediation \w+ \(running\): smoke"):
+    with pytest.raises(EpisodeHeldError, match=r"Remediation \w+ \(in progress\): smoke"):
         await warden.remediate(cluster, "node-1", reason="smoke", strategies=["delete-machine"])
-    with pytest.raises(EpisodeHeldError, match=r"Remediation \w+ \(running\): smoke"):
+    with pytest.raises(EpisodeHeldError, match=r"Remediation \w+ \(in progress\): smoke"):
         await warden.fence(cluster, "node-1", reason="smoke")
 
 
