@@ -71,7 +71,8 @@ def verdict(row: TargetRow, now: datetime) -> str:
     if row.health is Health.UNHEALTHY:
         since = f", sick for {span(now - row.since)}" if row.since else ""
         return f"unhealthy{since}{reason}"
-    return f"{row.health.value}{reason}"
+    held = f"; if it fails nothing is begun: {row.held}" if row.held and row.health is Health.HEALTHY else ""
+    return f"{row.health.value}{reason}{held}"
 
 
 def besides(check: CheckReport) -> str:

@@ -223,7 +223,7 @@ class LeftOver:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetRow:
     """A line for people: the sickest nodes first, filled up with healthy ones to MAXIMUM_ROWS. As old as the report (`at`): a
-    change of a healthy node alone does not end a scan early."""
+    change of a healthy node alone does not end a scan early. held: what a person's annotation says that holds it, "" for none."""
 
     node: str
     zone: str
@@ -235,6 +235,7 @@ class TargetRow:
     due: datetime | None = None
     schedulable: bool = True
     machine: str = ""
+    held: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,6 +60,14 @@ def test_a_node_that_a_person_holds_waits_with_the_command_that_ends_it() -> Non
     assert f"{why}; `nodewarden resume node-2` ends it" in " ".join(shown.split())
 
 
+def test_a_hold_of_a_node_that_is_well_stands_in_its_row() -> None:
+    """S20, S44: else a person forgets it until the node dies."""
+    shown = " ".join(
+        drawn(status(row("node-2", held="the annotation nodewarden.io/hold holds the node: by ada")), width=200)
+    ).split()
+    assert "healthy; if it fails nothing is begun: the annotation nodewarden.io/hold holds the node: by ada" in " ".join(shown)
+
+
 def test_everything_in_its_place() -> None:
     shown = status(
         row("node-2", Health.UNHEALTHY, since=ago(62), reason="ReadyUnknown", ready="Unknown", schedulable=False),

@@ -12,6 +12,7 @@ from policy.checks.fence_policies import FencePolicies, StormRule
 from policy.checks.health_check import HealthCheck
 from policy.checks.inventory import ControlPlane
 from policy.checks.verdict import Health
+from policy.episode.gate import HOLD_ANNOTATION
 from policy.episode.messages import SeenNode
 from policy.episode.modes import ClusterModes, ModeRule
 from policy.objects.machines import PAUSED_ANNOTATION, REMEDIATE_ANNOTATION, SKIP_ANNOTATION
@@ -321,13 +322,14 @@ def test_rows_show_the_sickest_first_then_those_in_hand_then_the_rest() -> None:
         a_node("w-excluded", "Unknown", 60, labels={WORKER: "", EXCLUDE_LABEL: "true"}),
         a_node("v-in-hand", mark="i"),
         a_node("b-uncovered", labels={}),
-        a_node("a-healthy", unschedulable=True),
+        a_node("a-healthy", unschedulable=True, annotations={HOLD_ANNOTATION: "by ada"}),
     )
     rows = ledger.report_parts(NOW).rows
     assert [row.node for row in rows] == ["y-sicker", "z-sick", "x-soon", "w-excluded", "v-in-hand", "a-healthy", "b-uncovered"]
     assert [row.health for row in rows[:4]] == [Health.UNHEALTHY, Health.UNHEALTHY, Health.SOON, Health.SKIPPED]
     assert (rows[2].due, rows[2].check, rows[2].ready) == (ago(-6), "NodeHealthCheck/workers", "False")
     assert (rows[5].health, rows[5].schedulable) == (Health.HEALTHY, False)
+    assert [row.held for row in rows if row.held] == [f"the annotation {HOLD_ANNOTATION} holds the node: by ada"]
     assert (rows[6].health, rows[6].reason) == (Health.SKIPPED, NOT_COVERED)
 
 
