@@ -109,9 +109,6 @@ class ScriptedWarden:
     async def pauses(self) -> Pauses:
         return self.heard
 
-    async def mode_changes(self) -> tuple[()]:
-        return ()
-
     async def last_report(self) -> DeviceReport | None:
         return self.devices
 
