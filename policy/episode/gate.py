@@ -589,7 +589,7 @@ RULES: tuple[Rule, ...] = (
         says=_of_node(held),
         stops=_OFFERS | DESTRUCTIVE | _LEAVES | _BACK | _HANDS_OUT | _EVICTS | _FREES,
         passes=_FREES,
-        unblocks=f"`nodewarden resume NODE` ends it, or remove the annotation {HOLD_ANNOTATION} from the node",
+        unblocks=f"`kubectl annotate node NODE {HOLD_ANNOTATION}-` ends it",
     ),
     Rule(
         name="fencing off",

@@ -57,7 +57,7 @@ def test_a_node_that_a_person_holds_waits_with_the_command_that_ends_it() -> Non
     refused = Refused(check=CHECK, node="node-2", reason=AdmissionRefusal.HELD_OFF, message=why)
     held = Candidate(node="node-2", uid="u", reason="r", message=why, check=CHECK, since=ago(60), refused=why, vetoed_by="hold")
     shown = " ".join(drawn(status(scanner=scanner(report(row("node-2"), candidates=(held,)), refused=(refused,)))))
-    assert f"{why}; `nodewarden resume node-2` ends it" in " ".join(shown.split())
+    assert f"{why}; `kubectl annotate node node-2 nodewarden.io/hold-` ends it" in " ".join(shown.split())
 
 
 def test_a_hold_of_a_node_that_is_well_stands_in_its_row() -> None:

@@ -88,8 +88,7 @@ class TestCandidates:
         assert failing(ledger.known(NOW), frozenset()) == {}
         (opinion, *_) = explain(ledger.known(NOW), NODE).opinions
         assert HOLD_ANNOTATION in opinion.target.held_by
-        ends = f"`nodewarden resume node-1` ends it, or remove the annotation {HOLD_ANNOTATION} from the node"
-        assert opinion.unblock == (ends,)
+        assert opinion.unblock == (f"`kubectl annotate node {NODE} {HOLD_ANNOTATION}-` ends it",)
 
     @pytest.mark.parametrize(
         ("before", "after", "word"),

@@ -49,7 +49,7 @@ def test_a_hold_of_a_node_that_is_well_is_said_before_it_fails() -> None:
     held = a_node("n2", annotations={HOLD_ANNOTATION: "by ada: new disks"})
     found = explain(ledger_of(a_check(minHealthy=1), held, SICK).known(NOW), "n2")
     assert found.outlook is not None
-    assert found.outlook.unblock.startswith("`nodewarden resume n2` ends it, or remove")
+    assert found.outlook.unblock == f"`kubectl annotate node n2 {HOLD_ANNOTATION}-` ends it"
     why = f"the annotation {HOLD_ANNOTATION} holds the node: by ada: new disks"
     assert conclude(found, halted="", kept_from=()) == f"healthy; if it fails nothing is begun: {why}"
 
