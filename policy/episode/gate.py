@@ -320,6 +320,11 @@ def of_control_plane(needed: ControlPlaneObjection | None) -> Objection | None:
     return Objection(rule="control plane", reason=f"the control plane can't do without it: {needed.why}", weight=weight)
 
 
+def shown_hold(node: NodeView) -> str:
+    """A person's hold of a node, as a screen shows it, "" without one. Whether an act may go on is what `objections` says."""
+    return held(node)
+
+
 def unblocks(rule: str, node: str) -> str:
     """What would end the objection of that row to that node, in words; "" if only time does, or if it is not known."""
     return next((row.unblocks.replace("NODE", node) for row in RULES if row.name == rule and row.unblocks), "")

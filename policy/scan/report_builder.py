@@ -25,7 +25,7 @@ from policy.checks.fence_policies import NO_POLICIES, FencePolicies
 from policy.checks.health_check import HealthCheck, Storm
 from policy.checks.rules.medik8s import CONFIRMED_ANNOTATION
 from policy.checks.verdict import NEVER, SICKNESS, Health, JudgedTarget, Standing, Verdict
-from policy.episode.gate import MODE, By, Operation, Seen, held, kept, objections
+from policy.episode.gate import MODE, By, Operation, Seen, kept, objections, shown_hold
 from policy.episode.messages import SeenNode
 from policy.episode.modes import REPAIRS, mode_of
 from policy.fence.template_reader import is_own_template
@@ -572,7 +572,7 @@ def _row(snapshot: LedgerSnapshot, victim: str) -> TargetRow:
         due=verdict.due,
         schedulable=not view.unschedulable if view is not None else True,
         machine=f"{machine.namespace}/{machine.name}" if machine is not None else "",
-        held=held(view) if view is not None else "",
+        held=shown_hold(view) if view is not None else "",
     )
 
 
