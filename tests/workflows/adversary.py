@@ -377,7 +377,7 @@ class PlayedActs(Played, NodeActs, DeviceActs, MachineActs):
             endpoints=configured.endpoints if asked else None,
             workload=self.standing() if request.counts else None,
             held_by_mode=by_mode,
-            permitted=referee.permit,
+            permitted=self.holds_permit(),
             licence=self._licence(request) if verdict is LookVerdict.GO else "",
         )
 
@@ -389,7 +389,7 @@ class PlayedActs(Played, NodeActs, DeviceActs, MachineActs):
     def _may_disrupt(self, target: contract.Target) -> bool:
         """By the Lease and the permit. One past an open circuit breaker licenses nothing without the sealed word (S17)."""
         overridden = target.incident not in self.past_breaker or self._is_overridden(target)
-        return self.referee.permit and self.unlicensed is None and overridden
+        return self.holds_permit() and self.unlicensed is None and overridden
 
     def _is_overridden(self, target: contract.Target) -> bool:
         machine = self.machine
@@ -457,7 +457,7 @@ class PlayedActs(Played, NodeActs, DeviceActs, MachineActs):
     def require_leave(self, request: contract.FreeRequest) -> None:
         if self._veto() or self.kept_out(Operation.DELETE_NODE) is not None:
             raise failure(ErrorType.VETOED, "a person says hands off")
-        if self.unlicensed is not None or not self.referee.permit:
+        if self.unlicensed is not None or not self.holds_permit():
             raise failure(ErrorType.NOT_LICENSED, "its licence can't be shown")
 
     def freed(self, target: contract.Target, *, all_of_it: bool) -> None:
@@ -510,7 +510,7 @@ class PlayedActs(Played, NodeActs, DeviceActs, MachineActs):
     # The Machine ----------------------------------------------------------------------------------------------------
 
     def holds_permit(self) -> bool:
-        return self.referee.permit
+        return self.referee.permit and self.permit_lost is None
 
     def pin_target(self, request: RemediationInput) -> contract.RemediationPin:
         machine, mark = self.machine, self.machine.mark if self.machine.present else None
@@ -896,6 +896,8 @@ class Adversary(PlayedActs):
             found["its check is paused"] = self.check_paused
         if self.unlicensed is not None:
             found["nobody can show its licence"] = self.unlicensed
+        if self.permit_lost is not None:
+            found["the scanner knows of no permit"] = self.permit_lost
         if self.need.kind.automatic and self.unwanted is not None:
             found["nobody asks for it any more"] = self.unwanted
         if self.need.kind.automatic and self.lowered is not None:
@@ -967,7 +969,7 @@ class Adversary(PlayedActs):
             case Fault.BREAKER:
                 self.refusing = True
             case Fault.FORGOTTEN:
-                self.referee.permit, self.permit_lost = False, self.permit_lost or now
+                self.permit_lost = self.permit_lost or now
             case Fault.TAKEN_OVER:
                 self._is_taken_over(now)
             case Fault.BACKUP:

@@ -208,7 +208,7 @@ class KeptPlay:
         so = {
             "nothing keeps it": kept.held.expiry is None or kept.held.expiry <= now,
             "it has not failed": not kept.held.failed,
-            "it has failed": bool(kept.held.failed),
+            "it is not well": bool(kept.held.failed) and not kept.held.well,
             "its mode allows no eviction": not kept.devices.mode.allows(Mode.DRAIN),
             "its mode allows no deletion": kept.devices.mode is not Mode.REPAIR,
         }
@@ -232,8 +232,8 @@ class KeptPlay:
         """An act that is about to be carried out."""
         if act in POWER:
             self.fault("S21", f"{act} of a machine that is kept")
-        sick = self.kept.held.failed and "it has failed" in self._since and self._word("return_path") is None
-        if act in BACK and sick and self.clockwork.now - self._since["it has failed"] > HEARD:
+        sick = self._since.get("it is not well")
+        if act in BACK and sick is not None and self.clockwork.now - sick > HEARD and self._word("return_path") is None:
             self.fault("S35", f"{act} of a machine that has failed")
         new = act in ACTED and not attempt.repeats and not getattr(attempt.request, "withdraw", False)
         if not new or self.kept.gave_up_at is not None:
@@ -246,7 +246,11 @@ class KeptPlay:
             self.fault("S14", f"{act} without a permit")
         if act in NAMED and not attempt.request.holder:
             self.fault("S38", f"{act} by a deployment that has no name")
-        if act != "give_up" and self._word("release", by=attempt.decided) is not None:
+        released = self._word("release", by=attempt.decided)
+        kept_anew = (
+            released is not None and self._annotated_at is not None and self._annotated_at >= (released.taken or attempt.now)
+        )
+        if act != "give_up" and released is not None and not kept_anew:
             self.fault("S20", f"{act} after a release")
         against = ("nothing keeps it", "it has not failed") if act in APART else ()
         for what in against:
@@ -607,7 +611,8 @@ class KeptPlay:
         if status.kind is not Kind.PRESERVATION or status.phase not in {Phase.FAILED_PRESERVED, Phase.RUNNING_PRESERVED}:
             return
         held_back = self._is_held(self.clockwork.now)  # from its drain, which comes first, or in the middle of being cut off
-        if status.phase is Phase.RUNNING_PRESERVED and self.kept.devices.marked == status.incident and not self._is_cut:
+        apart = self._is_cut or self.acts["pin"] > 0  # what may have been cut keeps its mark
+        if status.phase is Phase.RUNNING_PRESERVED and self.kept.devices.marked == status.incident and not apart:
             self.fault("S35", "a machine that is well is kept, and our mark is left on it")
         if status.permit and not held_back:
             self.fault("S14", "it keeps its permit, and nothing is done to the machine")

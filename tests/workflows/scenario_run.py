@@ -700,7 +700,7 @@ def _untrue(adversary: Adversary, result: EpisodeResult) -> list[str]:
     if result.outcome is Outcome.RECOVERED and unwell and not (well or adversary.meddled):
         found.append("S35: recovered, it says, and the node has not been well lately")
     recovered = result.outcome is Outcome.RECOVERED and proof is not None
-    if recovered and not machine.runs and not adversary.meddled:
+    if recovered and not (machine.runs or machine.terminated or adversary.meddled):
         found.append("S35: recovered, and the machine is off")
     mine = [
         each.state for each in adversary.referee.commands if each.incident == result.incident and each.endpoint in machine.power
