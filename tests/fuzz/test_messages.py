@@ -179,6 +179,7 @@ def test_whatever_is_said_to_an_episode_that_waits_it_goes_on(spoken: list[Word]
 MODE = ModeRequest(who="ada", reason="r", mode="drain", nodes=("n1",))
 TO_SCANNER: dict[tuple[str, str], Any] = {
     ("signal", "release"): Release(node="n1", incident="i"),
+    ("signal", "scan_is_lost"): None,
     ("query", "holds_permits"): PermitQuestions(questions=(PermitQuestion(node="n1", incident="i"),)),
     ("query", "status"): None,
     ("query", "spells"): None,

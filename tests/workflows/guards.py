@@ -129,7 +129,7 @@ GUARDS: dict[Callable[[int], list[str]], tuple[Guard, ...]] = {
               'raise Vetoed(result.reason)\n                case LookVerdict.TARGET',
               'return licence\n                case LookVerdict.TARGET'),
         Guard("an abort is heard before a look", "S20", 336, PREFLIGHT,
-              'raise AbortAsked(f"aborted by {abort.by}: {abort.reason}")', "pass"),
+              'raise AbortAsked(str(abort))', "pass"),
         Guard("a hold is heard before a look", "S20", 334, PREFLIGHT,
               "if (held := self._episode.held) is None:", "if (held := self._episode.held) is None or True:"),
         Guard("both are heard once a reset was waited out", "S20", 376, PREFLIGHT,

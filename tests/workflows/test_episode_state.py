@@ -63,6 +63,7 @@ BESIDE_THE_STATE = {
     ("ExternalRemediation", "_pause"): "how soon it looks again, at first in each history",
     ("ExternalRemediation", "_lasts"): "for people, said anew by the next look",
     ("ReplacingStep", "_goes"): "of the last look; the next history looks first",
+    ("Preflight", "gone_for_good"): "of the last look; the next history looks first",
 }
 """What changes and is not carried, with the reason why nothing is lost with it."""
 
