@@ -167,6 +167,22 @@ async def report_lost_scan(client: Client, cluster: str) -> None:
             raise failure(ErrorType.UNREACHABLE, f"Temporal has not answered yet: {error}") from error
 
 
+FAILS_FROM = 3
+"""From this attempt on a workflow task fails: a worker that was killed costs one, and takes it up again with the next."""
+
+
+async def task_attempts(client: Client, workflow_id: str) -> int:
+    """Which attempt at its pending workflow task a workflow is at, 0 where none is pending. A history has the failure of a first
+    attempt alone: where that one timed out, it has none. Raises Unreachable."""
+    try:
+        described = (await client.get_workflow_handle(workflow_id).describe(rpc_timeout=CHECK_TIMEOUT)).raw_description
+    except RPCError as error:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            return 0
+        raise failure(ErrorType.UNREACHABLE, f"Temporal has not answered yet: {error}") from error
+    return described.pending_workflow_task.attempt
+
+
 # A worker's side of the check of fence devices: which devices it has found to be configured for several nodes, asked of it by
 # looks (S39), where it has met each credential (S40), and which policies it is to look at.
 #

@@ -131,6 +131,12 @@ SAFE = Row(
             unit="s",
         ),
         Number(
+            title="Attempts at a lost scanner's task",
+            line=Line(expr=f"max by (cluster) ({metrics.SCANNER_ATTEMPTS.name}{{{OURS}}})"),
+            worse=(3,),
+            meaning=metrics.SCANNER_ATTEMPTS.meaning,
+        ),
+        Number(
             title="Workers without Temporal",
             line=Line(expr=f"sum({metrics.TEMPORAL_AWAY.name}) or vector(0)", called="workers"),
             worse=(1,),

@@ -89,6 +89,11 @@ LEASE_HELD = Gauge(
     name="nodewarden_cluster_lease_held",
     meaning="1 while the cluster Lease is held; without it nothing is admitted and nothing destructive is done.",
 )
+SCANNER_ATTEMPTS = Gauge(
+    name="nodewarden_scanner_task_attempts",
+    meaning="Where no scan runs: the attempt that the scanner's workflow task is at. From 3 on the task fails, and the scanner "
+    "is stuck.",
+)
 NEED_PERSON = Gauge(
     name="nodewarden_episodes_need_person",
     meaning="Open episodes that wait for a person. As old as a long poll, `scan.wait`.",

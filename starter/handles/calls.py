@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -27,8 +27,10 @@ from temporalio.client import (
     WorkflowUpdateRPCTimeoutOrCancelledError,
 )
 from temporalio.common import QueryRejectCondition
+from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
+from activities.temporal_clients import FAILS_FROM, task_attempts
 from policy.values.display_text import in_a_line
 from starter.errors import MissingError, RefusedError, RequestError, SilentError
 from workers.errors import OLD_MOMENT, SettingsError
@@ -143,17 +145,26 @@ async def result_of(handle: WorkflowHandle[Any, Any], kind: type[T]) -> T | str 
 
 async def why_silent(client: Client, workflow_id: str, what: str) -> str:
     """Why a workflow that runs does not answer, for people."""
-    failure = await task_failure(client, workflow_id)
+    failure, attempts = await task_failure(client, workflow_id), 0
     if failure is None:
-        return f"{what}: no answer within {ANSWER_WITHIN.total_seconds():.0f} s; does a worker run? (nodewarden worker)"
+        with suppress(ApplicationError):
+            attempts = await task_attempts(client, workflow_id)
+        if attempts < FAILS_FROM:
+            return f"{what}: no answer within {ANSWER_WITHIN.total_seconds():.0f} s; does a worker run? (nodewarden worker)"
+    next_one = "the next one" if workflow_id.startswith("episode/") else "`nodewarden scan start` begins the next one, which"
+    terminate = f"`temporal workflow terminate --workflow-id {workflow_id} --reason …`"
+    end = f"{terminate}: it undoes nothing, and {next_one} takes over what is left"
+    if failure is None:
+        return (
+            f"{what}: stuck, its workflow task fails: attempt {attempts}; the log of the worker that serves workflows says why. "
+            f"Where it goes on failing, as by a fault of Temporal's SDK (temporalio/sdk-rust#888), {end}"
+        )
     if failure.cannot_replay:
         return (
             f"{what}: {CANNOT_REPLAY}, either since another version of nodewarden wrote it, or by a fault of Temporal's SDK "
-            f"(temporalio/sdk-python#1591): run the worker of the version that began it; where that is the one that runs, "
-            f"`temporal workflow terminate --workflow-id {workflow_id} --reason …`: it undoes nothing, and the next "
-            f"one takes over what is left"
+            f"(temporalio/sdk-python#1591): run the worker of the version that began it; where that is the one that runs, {end}"
         )
-    return f"{what}: stuck, the worker fails on it: {failure.message}"
+    return f"{what}: stuck, its workflow task fails: {failure.message}; once its cause is mended it goes on; else {end}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

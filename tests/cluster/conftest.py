@@ -76,6 +76,7 @@ async def open_scan(api: ApiServer) -> AsyncIterator[Open]:
             dispatch: Dispatch | None = None,
             notify_device_check: Callable[[str], Awaitable[None]] | None = None,
             report_lost_scan: Callable[[], Awaitable[None]] | None = None,
+            task_attempts: Callable[[], Awaitable[int]] | None = None,
             **options: Any,
         ) -> ClusterScan:
             connection = await stack.enter_async_context(ClusterConnection.to(api.url, token="abc"))
@@ -92,6 +93,7 @@ async def open_scan(api: ApiServer) -> AsyncIterator[Open]:
                 dispatch=dispatch,
                 notify_device_check=notify_device_check,
                 report_lost_scan=report_lost_scan,
+                task_attempts=task_attempts,
                 licences=LICENCES,
             )
             return await stack.enter_async_context(scan)

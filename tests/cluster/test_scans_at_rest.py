@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from temporalio.exceptions import ApplicationError
@@ -13,6 +14,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.api.lease_view import CLUSTER_LEASE
+from activities.contracts.metrics import SCANNER_ATTEMPTS
 from activities.errors import ErrorType, error_type, failure
 from policy.scan.scan_report import ScanReport
 from simulator.api.control.faults import Accident, Fault
@@ -20,6 +22,7 @@ from simulator.api.server import ApiServer
 from simulator.client import ApiClient, ApiError
 from tests.cluster.builders import CHECKS, until
 from tests.cluster.scans import Open, asked, fleet, observe, observe_until, with_policy
+from tests.cluster.test_levels import Levels
 
 pytestmark = pytest.mark.timeout(20)
 
@@ -177,6 +180,23 @@ async def test_a_worker_reports_a_scan_that_is_lost_once(person: ApiClient, open
         await until(lambda: reports.count > 2, 1.2)
     (await rest(first)).cancel()
     await until(lambda: reports.count == 3)
+
+
+async def test_s44_a_scanner_that_is_stuck_shows_as_a_metric_as_long_as_it_is(person: ApiClient, open_scan: Open) -> None:
+    """Its workflow task fails, and no scan runs: within 15 s each worker shows at which attempt it is."""
+    await fleet(person)
+    await with_policy(person)
+    first, meter, attempts = await open_scan(), Levels(), AsyncMock(return_value=7)
+    resting = await rest(first)
+    await open_scan(report_lost_scan=Reports(), task_attempts=attempts, meter=meter)
+    await until(lambda: meter.get(SCANNER_ATTEMPTS.name) == 7, 2)  # it may have followed one that died: it asks at once
+    await until(lambda: meter.get(SCANNER_ATTEMPTS.name) == 0)
+    resting.cancel()
+    await until(lambda: meter.get(SCANNER_ATTEMPTS.name) == 7, 1.5)
+    attempts.side_effect = failure(ErrorType.UNREACHABLE, "Temporal is away")
+    asked_for = attempts.await_count
+    await until(lambda: attempts.await_count > asked_for + 1)
+    assert meter.get(SCANNER_ATTEMPTS.name) == 7, "not known anew"
 
 
 @pytest.mark.parametrize("why", ["it is given back", "another deployment's", "it scans itself"])

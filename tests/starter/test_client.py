@@ -13,6 +13,9 @@ from unittest.mock import AsyncMock, Mock
 
 import pytest
 from temporalio import workflow
+from temporalio.api.enums.v1 import WorkflowTaskFailedCause
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import PollWorkflowTaskQueueRequest, RespondWorkflowTaskFailedRequest
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError, WorkflowHandle, WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Worker
@@ -276,6 +279,32 @@ async def test_what_is_stuck_on_a_history_that_can_t_be_replayed_says_so(warden:
         await warden.scanner_status(cluster)
     assert "either since another version of nodewarden wrote it, or by a fault of Temporal's SDK" in str(silent.value)
     assert f"terminate --workflow-id scanner/{cluster} " in str(silent.value)
+
+
+async def test_s44_a_scanner_with_a_task_that_fails_without_a_trace_says_so_and_what_ends_it(server: str, cluster: str) -> None:
+    """Temporal refuses each answer to a task after one that timed out (temporalio/sdk-rust#888): no failure in its history."""
+    async with Nodewarden.connect(load(), address=server, namespace=SILENT) as warden:
+        client, queue = warden.client, f"failing-{cluster}"
+        await client.start_workflow(
+            "HealthScanner",
+            ScannerInput(cluster=cluster),
+            id=scanner_id(cluster),
+            task_queue=queue,
+            task_timeout=timedelta(seconds=1),
+        )
+        poll = PollWorkflowTaskQueueRequest(namespace=client.namespace, task_queue=TaskQueue(name=queue), identity="w")
+        service = client.workflow_service
+        await service.poll_workflow_task_queue(poll)  # it is killed with this one
+        for _ in range(2):
+            task = await service.poll_workflow_task_queue(poll)
+            cause = WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_BAD_UPDATE_WORKFLOW_EXECUTION_MESSAGE
+            failed = RespondWorkflowTaskFailedRequest(task_token=task.task_token, cause=cause, namespace=client.namespace)
+            await service.respond_workflow_task_failed(failed)
+        assert await task_failure(client, scanner_id(cluster)) is None, "its history keeps none"
+        with pytest.raises(SilentError, match=r"its workflow task fails: attempt [3-9]") as stuck:
+            await warden.scanner_status(cluster)
+        assert f"`temporal workflow terminate --workflow-id scanner/{cluster} --reason …`" in str(stuck.value)
+        assert "`nodewarden scan start` begins the next one" in str(stuck.value)
 
 
 async def test_a_scanner_whose_history_no_worker_can_replay_is_replaced_by_itself(server: str, cluster: str) -> None:

@@ -54,6 +54,7 @@ class ClusterGauges:
         self._breakers = metrics.CIRCUIT_BREAKERS_OPEN.on(meter, cluster=cluster)
         self._needed = metrics.LEASE_NEEDED.on(meter, cluster=cluster)
         self._held = metrics.LEASE_HELD.on(meter, cluster=cluster)
+        self._attempts = metrics.SCANNER_ATTEMPTS.on(meter, cluster=cluster)
         self._need_person = metrics.NEED_PERSON.on(meter, cluster=cluster)
         self._used = metrics.PERMITS_USED.on(meter, cluster=cluster)
         self._waiting = metrics.PERMITS_WAITING.on(meter, cluster=cluster)
@@ -64,12 +65,17 @@ class ClusterGauges:
 
     def scan_began(self, request: ScanRequest, began: datetime) -> None:
         """What the scanner says of itself. began: when Temporal gave us the scan."""
+        self._attempts.set(0)
         self._halted.set(float(bool(request.halted)))
         if request.in_flight is not None:  # else the scanner does not know yet which episodes are open
             self._need_person.set(request.need_person)
             self._used.set(request.permits)
             self._waiting.set(_waiting(request))
         self._began.set(began.timestamp())  # last: until then an earlier worker is believed
+
+    def scan_is_lost(self, attempts: int) -> None:
+        """attempts: at the scanner's workflow task; 0 where the scan is not lost."""
+        self._attempts.set(attempts)
 
     def cluster_seen(self, report: ScanReport) -> None:
         self._stale.set(float(bool(report.view.stale)))
