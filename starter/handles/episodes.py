@@ -206,7 +206,9 @@ class EpisodeHandle:
         return await self._send("return_path", Verb.RETURN_PATH, request, question=question)
 
     async def _send(self, update: str, action: Verb, request: OperatorCommand, **further: Any) -> str:
-        """further: what the command says besides who and why."""
+        """further: what the command says besides who and why. No NodeAction is made where no episode is open to take it."""
+        if self._speaker is not None and not await self.is_open():
+            raise MissingError(f"no open {self._what}")
         spec = NodeActionSpec(action=action, node=self.node, reason=request.reason, **further)
         request = await attested(self._speaker, self.cluster, request, spec)
         return await send_update(self._client, self.workflow_id, update, request, str, what=self._what, run_id=self.run_id)

@@ -230,6 +230,16 @@ async def test_what_was_answered_meanwhile_stays_answered() -> None:
     assert (status["phase"], status["usedBy"]) == ("Done", USE)
 
 
+async def test_s44_what_a_workflow_uses_after_it_counted_as_refused_is_accepted() -> None:
+    """It was sent while no worker ran, and half a minute later its object said that none had made use of it."""
+    async with acting() as stage:
+        action = await made(stage.person, stage.spec.to_dict("ada"), labels={SENT_LABEL: "true"})
+        await stage.answer(action, "Refused")
+        await stage.verify(action)
+        status = await stage.status(action)
+    assert (status["phase"], status["usedBy"]) == ("Accepted", USE)
+
+
 @pytest.mark.parametrize(
     ("spec", "differs"),
     [

@@ -8,11 +8,14 @@ from pathlib import Path
 import pytest
 
 from policy.episode.gate import HOLD_ANNOTATION
+from policy.episode.node_action import NAMESPACE
 from simulator.api.control.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
 from starter.client import Nodewarden
 from tests.cluster.builders import NODES, node
+from tests.documents import documents, path_of
+from tests.node_actions import ACTIONS
 from tests.starter.builders import nodewarden
 from tests.starter.conftest import SETTINGS
 
@@ -42,7 +45,10 @@ async def held(api: ApiClient) -> str | None:
 
 
 async def test_a_node_without_an_episode_is_held_and_let_go(api: ApiClient, warden: Nodewarden, cluster: str) -> None:
-    """S20, S44: it was refused with "no open episode", and the next episode began."""
+    """S20, S44: it was refused with "no open episode", and the next episode began. No NodeAction is made that none would take."""
+    await api.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+    for document in documents("deploy/crds/nodeactions.nodewarden.io.yaml"):
+        await api.create(path_of(document), document)
     of_it = ("node-1", "-c", cluster)
     done = await nodewarden("hold", *of_it, "--reason", "its fan is noisy")
     assert (done.exit_code, "none begins" in done.stdout) == (0, True), done.output
@@ -61,6 +67,7 @@ async def test_a_node_without_an_episode_is_held_and_let_go(api: ApiClient, ward
     assert await held(api) is None
     assert (await nodewarden("resume", *of_it)).exit_code == 4
     assert (await nodewarden("hold", "node-9", "-c", cluster)).exit_code == 4
+    assert (await api.get(ACTIONS.path(namespace=NAMESPACE)))["items"] == []
 
 
 async def test_a_person_who_may_not_write_nodes_is_told_which_right_is_missing_and_what_else_there_is(

@@ -4,7 +4,7 @@ The scan sees them (`watch/watches.py`) and calls `begin_due_work`; the work is 
 process that dies in the middle is followed by another one that passes the same command on again: it counts once
 (`activities/temporal_clients.py`). None with a name that may be another person's is carried out, also where commands that
 are not verified are accepted: people who may make objects could not command at all without them. Those that a command line has
-made are passed on by it; one of which no workflow has made use in time, as it was refused, is answered with that. What is a day
+made are passed on by it; one of which no workflow has made use soon, as it was refused, is answered with that. What is a day
 old is deleted. The second section is what a workflow asks about such an object.
 """
 
@@ -55,8 +55,8 @@ BEGINNINGS = {Verb.FENCE, Verb.PRESERVE, Verb.REMEDIATE}
 """Passed on again after their episode has ended, they would begin another one, if only to be refused."""
 AT_ONCE = 8
 TRY_AGAIN_SECONDS = 5.0
-NEVER_USED = 2 * NODE_ACTION_VALID_FOR
-"""By then no workflow makes use of an object any more."""
+UNUSED_AFTER = timedelta(seconds=30)
+"""By then the command line that made it has its answer. A workflow that makes use of it later, as no worker ran, says so."""
 KEPT_FOR = timedelta(days=1)
 LOOK_AGAIN_SECONDS = 3600.0
 """Whether something is a day old by now."""
@@ -93,22 +93,25 @@ class NodeActionHandler(BackgroundWriter):
             return float("inf")
         now = asyncio.get_running_loop().time()
         self._not_before = {uid: until for uid, until in self._not_before.items() if until > now}
-        due = [each for each in self._found.values() if self._is_due(each)]
+        wait = {_uid(each): self._due_in(each).total_seconds() for each in self._found.values()}
+        due = [each for each in self._found.values() if wait[_uid(each)] <= 0]
         if now_due := [each for each in due if _uid(each) not in self._not_before]:
             self._not_before |= dict.fromkeys(map(_uid, now_due), now + TRY_AGAIN_SECONDS)
             self.begin(self._work(now_due))
             return float("inf")
-        return min((self._not_before[_uid(each)] - now for each in due), default=LOOK_AGAIN_SECONDS)
+        left = (self._not_before[uid] - now if seconds <= 0 else seconds for uid, seconds in wait.items())
+        return min(LOOK_AGAIN_SECONDS, *left)
 
     async def _work(self, due: list[JsonObject]) -> None:
         for first in range(0, len(due), AT_ONCE):
             await asyncio.gather(*(self._see_to(each) for each in due[first : first + AT_ONCE]))
 
-    def _is_due(self, found: JsonObject) -> bool:
-        phase, said = (found.get("status") or {}).get("phase"), _is_passed_on(found)
-        if phase in {DONE, REFUSED} or (said and phase):
-            return self._age(found) > self._kept_for
-        return not said or self._age(found) > NEVER_USED
+    def _due_in(self, found: JsonObject) -> timedelta:
+        """Until it is seen to, 0 and less: now."""
+        phase, sent = _status(found).get("phase"), _is_passed_on(found)
+        if phase in {DONE, REFUSED} or (sent and phase):
+            return self._kept_for - self._age(found)
+        return UNUSED_AFTER - self._age(found) if sent else timedelta(0)
 
     def _age(self, found: JsonObject) -> timedelta:
         made = moment_of(found["metadata"].get("creationTimestamp"))
@@ -134,9 +137,11 @@ class NodeActionHandler(BackgroundWriter):
         used = bool(status.get("usedBy"))
         if used and (spec.get("action") in BEGINNINGS or (spec.get("action") == Verb.ACK_OFF and not spec.get("question"))):
             return DONE, f"{status.get('workflow')} has begun"
+        if not used and _is_passed_on(found):
+            return REFUSED, "not carried out: the command line that made it was refused, and said why, or did not send it"
         if not used and self._age(found) > NODE_ACTION_VALID_FOR:
-            why = "the command line that made it was refused, or did not send it" if _is_passed_on(found) else "create a new one"
-            return REFUSED, f"it is older than {NODE_ACTION_VALID_FOR.total_seconds():.0f} s, and it was not carried out: {why}"
+            seconds = NODE_ACTION_VALID_FOR.total_seconds()
+            return REFUSED, f"it is older than {seconds:.0f} s, and it was not carried out: create a new one"
         if not used and (problem := await doubt_of(self._connection, found)):
             return REFUSED, problem
         action = ActionName(name=found["metadata"]["name"], uid=found["metadata"]["uid"])
@@ -157,7 +162,8 @@ class NodeActionHandler(BackgroundWriter):
         async def once() -> None:
             live = await self._connection.get(node_action_path(name))
             status = live.get("status") or {}
-            if live["metadata"]["uid"] != found["metadata"]["uid"] or status.get("phase") in {DONE, REFUSED}:
+            is_answered = status.get("phase") in {DONE, REFUSED} or (phase == REFUSED and status.get("usedBy"))
+            if live["metadata"]["uid"] != found["metadata"]["uid"] or is_answered:
                 return
             answered = status | {"phase": phase, "message": in_a_line(message, 1024), "at": written(self._connection.now())}
             operations = [
@@ -272,6 +278,8 @@ class ClusterAttestation(ClusterActivities, AttestationActivities):
         workflow_id = activity.info().workflow_id or ""
         used = {"workflow": workflow_id, "usedBy": _use(request), "at": written(self._clock())}
         status = {"phase": ACCEPTED} | _status(found) | used  # an answer may stand there: that an episode has begun
+        if _is_passed_on(found) and status["phase"] == REFUSED:  # that none had made use of it yet
+            status |= {"phase": ACCEPTED, "message": ""}
         operations = [
             {"op": "test", "path": "/metadata/uid", "value": found["metadata"]["uid"]},
             {"op": "test", "path": "/metadata/resourceVersion", "value": found["metadata"]["resourceVersion"]},
