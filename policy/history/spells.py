@@ -260,7 +260,8 @@ def ending(spell: Spell) -> str:
 def would_have(spell: Spell) -> str:
     """The whole spell in one sentence, without its moments."""
     steps = f" ({', '.join(spell.steps)})" if spell.steps else ""
-    held = f"; held by {', '.join(dict.fromkeys(each.code for each in spell.held))}" if spell.held else ""
+    last = {each.code: each.message for each in spell.held}  # as it was said last
+    held = f"; what held it: {', '.join(held_by(*each) for each in last.items())}" if last else ""
     return f"would have been repaired{steps}: {spell.cause}, under {spell.check}{held}; {ending(spell) or _lasts(spell)}"
 
 

@@ -361,6 +361,8 @@ def moment_of(option: str, text: str) -> datetime:
     found = times.moment_of(text) if "T" in text.upper() else None
     if found is None:
         raise SettingsError(f"{option}: expected a moment such as 2026-11-24T09:30:00Z, got {text!r}")
+    if found <= datetime.now(UTC):
+        raise SettingsError(f"{option}: expected a moment to come, got {text}")
     return found
 
 

@@ -31,6 +31,7 @@ from workers.embedded.server import free_ports
 ROOT = Path(__file__).parents[2]
 
 
+PAST = "2026-01-01T00:00:00Z"
 UNREACHABLE = "clusters: {{{cluster}: {{server: 'http://127.0.0.1:1'}}}}"
 """Settings of a cluster whose API server does not answer."""
 
@@ -514,6 +515,9 @@ async def test_a_bug_is_one_line_unless_asked_for(keyboard: Path, cluster: str, 
         (("preserve", "extend", "node-1"), "--until, --for: expected exactly one of them"),
         (("preserve", "extend", "node-1", "--for", "1h", "--until", "2036-01-01T00:00:00Z"), "--until, --for: expected exactly"),
         (("preserve", "extend", "node-1", "--until", "tomorrow"), "--until: expected a moment such as 2026-11-24T09:30:00Z"),
+        (("preserve", "extend", "node-1", "--until", PAST, "--shorten"), f"--until: expected a moment to come, got {PAST}"),
+        (("pause", "--reason", "x", "--until", PAST), f"--until: expected a moment to come, got {PAST}"),
+        (("hold", "node-1", "--reason", "x", "--until", PAST), f"--until: expected a moment to come, got {PAST}"),
         (("release", "node-1", "--reason", " "), "--reason: expected a name or a sentence"),
         (("preserve", "plan"), "-f: expected a file with Kubernetes objects, got nothing"),
         (("preserve", "plan", "-f", "-", "--now", "tomorrow"), "--now: expected a moment such as 2026-11-21T09:30:00Z, got"),

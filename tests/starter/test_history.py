@@ -275,18 +275,19 @@ def test_a_node_that_was_not_repaired_stands_among_the_episodes_with_what_would_
         due=ago(600),
         steps=("reboot",),
         held=(
-            HeldSpan(code="Paused", message="drill", since=ago(600), until=ago(400)),
-            HeldSpan(code="Mode", message="", since=ago(400)),
+            HeldSpan(code="CapReached", message="1 of 1 permits are held: node-1", since=ago(600), until=ago(500)),
+            HeldSpan(code="Paused", message="paused by amy: drill", since=ago(500), until=ago(400)),
+            HeldSpan(code="CapReached", message="1 of 1 permits are held: node-2", since=ago(400)),
         ),
         ended=ago(300),
         ending=Ending.CAME_BACK,
     )
     assert would_have(spell) == (
         "would have been repaired (reboot): ReadyUnknown, under NodeHealthCheck//workers; "
-        "held by Paused, Mode; it came back by itself"
+        "what held it: CapReached: 1 of 1 permits are held: node-2, paused by amy: drill; it came back by itself"
     )
     observed, nothing = SpellsThen(spells=(spell,), unknown=("some records",)), EndedEpisodes(cluster="prod")
-    lines = drawn(history_table.as_table(nothing, (), NOW, observed), width=240)
+    lines = drawn(history_table.as_table(nothing, (), NOW, observed), width=300)
     assert [" ".join(line.split()) for line in lines[1:]] == [
         f"node-7 Observation came-back 2026-11-21T11:50:00Z 5m00s - {would_have(spell)}",
         "not shown: some records",

@@ -347,6 +347,7 @@ async def test_no_check_is_said_to_act_while_all_is_halted(
     body = await text(page, f"/c/{CLUSTER}/checks")
     assert said in body
     assert (">not now<" in body) is bool(changes)
+    assert ("Healthy, of all its targets" in body, "11 of 12, at least 7 must be" in body) == (True, True), "of either knob"
 
 
 async def test_s52_a_check_that_may_act_on_some_of_its_nodes_is_not_said_to_act_on_all(

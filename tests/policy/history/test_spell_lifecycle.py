@@ -28,7 +28,7 @@ def test_a_spell_that_nothing_holds_any_more_says_that_its_episode_is_under_way(
     """S44: the record of an open episode had "held by HeldOff; it is sick" until the scanner's next report."""
     held = HeldSpan(code="HeldOff", message="held off", since=NOW)
     lasts = Spell(node="a", check="c", cause="ReadyUnknown", since=NOW, due=NOW, held=(held,))
-    assert would_have(lasts).endswith("held by HeldOff; it is still sick")
+    assert would_have(lasts).endswith("what held it: HeldOff: held off; it is still sick")
     assert would_have(replace(lasts, held=(replace(held, until=LATER),))).endswith("; its episode is under way")
 
 
