@@ -92,7 +92,7 @@ MOST_OPEN = 10_000
 WOKEN_AT_ONCE = 50
 
 FOREIGN = "foreign "
-"""Begins the incident of a workflow that has our id and none of our types: it holds the node, and what it does is not known."""
+"""Begins the incident of a workflow that has our id, and is none of ours: it holds the node, and what it does is not known."""
 
 
 class EpisodeService(EpisodeActivities, PreservationStarts):
@@ -194,7 +194,7 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
             return ""
         try:
             description = await handle.describe(rpc_timeout=QUERY_TIMEOUT)
-            if description.status is not WorkflowExecutionStatus.COMPLETED or not _is_ours(description.workflow_type):
+            if description.status is not WorkflowExecutionStatus.COMPLETED or not self._is_ours(description):
                 return ""
             last = await self._client.get_workflow_handle(handle.id, run_id=description.run_id, result_type=EpisodeResult).result(
                 follow_runs=False, rpc_timeout=QUERY_TIMEOUT
@@ -229,7 +229,7 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
             if error.status is RPCStatusCode.NOT_FOUND:
                 return EpisodeDescription(node=node, known=False, open=False, workflow_id=workflow_id)
             raise failure(ErrorType.UNREACHABLE, f"Temporal can't describe {workflow_id}: {error.message}") from error
-        ours = _is_ours(described.workflow_type)
+        ours = self._is_ours(described)
         incident = str((await described.memo()).get("incident", "")) if ours else f"{FOREIGN}{described.workflow_type[:100]}"
         is_open = described.status is WorkflowExecutionStatus.RUNNING
         description = EpisodeDescription(
@@ -265,6 +265,11 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
             override=CIRCUIT_BREAKER if status.override else "",
             by_person=status.by_person,
         )
+
+    def _is_ours(self, found: WorkflowExecution) -> bool:
+        """Whether it is an episode, by its type and by our workers, who carry it out: what another queue's worker says of one is
+        its own word (S49)."""
+        return found.workflow_type in set(Kind) and found.task_queue == self._task_queue
 
     async def describe_former(self, request: FormerRun) -> FormerRunDescription:
         """As the server knows it."""
@@ -435,7 +440,3 @@ async def _last_that_knew(lives: Sequence[WorkflowExecution]) -> WorkflowExecuti
         if knew and knew in {run.run_id, *goes_on}:
             return run
     return lives[0] if lives else None
-
-
-def _is_ours(workflow_type: str | None) -> bool:
-    return workflow_type in set(Kind)

@@ -24,7 +24,7 @@ from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.worker import Interceptor, Worker, WorkerDeploymentConfig
 
 from workers.configuration.process_settings import WorkerSettings
-from workers.interceptors.activity_guards import CallerGuard, ChainGuard, ClockGuard, Liveness
+from workers.interceptors.activity_guards import CallerGuard, ClockGuard, Liveness, RunGuard
 from workers.interceptors.workflow_guards import CommandGuard, ContinuationGuard
 from workers.runtime import alongside, runtime
 
@@ -105,7 +105,7 @@ def build(
             CommandGuard(required=settings.commands == "verified"),
         ]
         if serving.workflows
-        else [*around, Liveness(), ClockGuard(runtime().metric_meter), CallerGuard(), ChainGuard(client), *serving.guards],
+        else [*around, Liveness(), ClockGuard(runtime().metric_meter), CallerGuard(), RunGuard(client), *serving.guards],
         deployment_config=deployment.config() if deployment else _unversioned(),
     )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from temporalio.client import Client
@@ -41,7 +41,7 @@ from policy.values.object_refs import ObjectRef
 from tests.cluster.acts.world import CLUSTER, INCIDENT, NODE, WORKFLOW, World, refused
 from workers import worker as workers
 from workers.configuration.process_settings import WorkerSettings
-from workers.interceptors.activity_guards import CallerGuard, ChainGuard
+from workers.interceptors.activity_guards import CallerGuard, RunGuard
 from workers.worker import Serving
 
 ASKED = Publication(events=(PublishedEvent(reason=EventReason.NEEDS_HUMAN, message="call this number", warning=True),))
@@ -225,6 +225,14 @@ async def test_s49_a_word_is_verified_for_the_workflow_that_it_is_said_to(verb: 
     assert did == [asked]
 
 
+async def test_s49_nothing_is_done_that_no_workflow_asks_for() -> None:
+    """Temporal lets a client ask for an activity alone."""
+    environment, client = ActivityEnvironment(), cast(Client, None)
+    environment.info = replace(environment.info, workflow_id=None, workflow_run_id=None, workflow_type=None)
+    with refused(ErrorType.NOT_LICENSED, "no workflow asks; nothing was done"):
+        await environment.run(RunGuard(client).require, [])
+
+
 async def test_the_episode_itself_is_heard(world: World) -> None:
     """Otherwise nothing above would say why it was refused."""
     pages: list[Notice] = []
@@ -242,5 +250,5 @@ def test_every_worker_that_acts_asks_who_it_is(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(workers, "Worker", lambda _client, **options: built.append(options))
     client: Client = object()  # type: ignore[assignment]
     workers.build(client, Serving(queue="cluster.prod", activities=[]), WorkerSettings())
-    for guard in (CallerGuard, ChainGuard):
+    for guard in (CallerGuard, RunGuard):
         assert [each for each in built[0]["interceptors"] if isinstance(each, guard)]

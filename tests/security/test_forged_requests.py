@@ -1,7 +1,8 @@
 """Whoever reaches Temporal's frontend schedules any activity with any input: a power worker must not do as he says (S42).
 
 The attacker has a client and a worker of his own in our namespace, and reads all histories. The workers run under the shipped
-rights, and their keys are in the shipped Secret.
+rights, and their keys are in the shipped Secret; that they act for our own task queue only is left out here, so that it is seen
+what stands behind that guard.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from activities.errors import ErrorType
 from policy.episode.gate import LOOKED_AT, Operation
 from policy.episode.messages import episode_id
 from tests.power.raw_server import listening
+from tests.security import unguarded_worker
 from tests.system.fixtures import Standing
 from tests.system.harness import System
 from tests.system.questions import commands, episode
@@ -99,7 +101,7 @@ class Attacker:
 async def system(standing: Standing) -> AsyncIterator[System]:
     async with standing(nodes=4, platform="redfish") as running:
         await under_shipped_rights(running)
-        await running.start_worker()
+        await unguarded_worker.start(running)
         await running.apply_policy(check={"minHealthy": 1})
         await running.start_scanner()
         yield running

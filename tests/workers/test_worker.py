@@ -58,6 +58,7 @@ from workers.connect import connect
 from workers.errors import SettingsError
 from workers.runtime import alongside
 from workers.worker import Role, Serving, WorkerDeployment, activities_of, build, run_until, stop_on_signals
+from workflows.definitions.episodes import RecordedObservation
 
 NOWHERE = ClusterSettings(server="http://127.0.0.1:1")
 
@@ -242,8 +243,9 @@ async def test_a_kubeconfig_that_leads_nowhere_is_a_mistake_in_the_settings(
 async def test_a_stopping_worker_lets_a_running_activity_end_on_its_first_attempt(client: Client) -> None:
     """S33: a restart of the worker is no second attempt at what was in flight."""
     slow, stop, queue = Slow(), asyncio.Event(), f"q-{uuid.uuid4().hex}"
-    worker = build(client, Serving(queue=queue, activities=activities_of(slow)), WorkerSettings())
-    running = asyncio.create_task(run_until(stop, [worker]))
+    # As one that serves workflows, which asks for no workflow.
+    serving = Serving(queue=queue, workflows=[RecordedObservation], activities=activities_of(slow))
+    running = asyncio.create_task(run_until(stop, [build(client, serving, WorkerSettings())]))
     handle = await client.start_activity(
         "slow", id=queue, task_queue=queue, start_to_close_timeout=timedelta(seconds=30), result_type=str
     )

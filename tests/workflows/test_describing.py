@@ -61,6 +61,8 @@ from tests.workflows.world import World, plan
 pytestmark = pytest.mark.timeout(30)
 
 CLUSTER = "describing"
+OURS = f"describing-{uuid4()}"
+"""The task queue of our workflows."""
 SIGNALED = EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED
 SINCE = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 ENDED = SINCE + timedelta(minutes=5)
@@ -124,7 +126,7 @@ def service(client: Client) -> EpisodeService:
     async def ours(_: Client) -> str:
         return "ours"
 
-    return EpisodeService(client, task_queue="unserved", holder=ours)
+    return EpisodeService(client, task_queue=OURS, holder=ours)
 
 
 def foreign_worker(client: Client, queue: str, served: type) -> Worker:
@@ -161,9 +163,10 @@ async def opened(client: Client, episode: FencingInput) -> OpenOutcome:
 
 
 @asynccontextmanager
-async def holding(client: Client, node: str, kind: str, *, memo: dict[str, Any], by: type | None = None) -> AsyncIterator[None]:
+async def holding(
+    client: Client, node: str, kind: str, *, memo: dict[str, Any], by: type | None = None, queue: str = OURS
+) -> AsyncIterator[None]:
     """A workflow under the id of the node's episode, run by a worker where there is a class for it."""
-    queue = f"describing-{uuid4()}"
     request = FencingInput(cluster=CLUSTER, node=node, incident="i-1")
     handle = await client.start_workflow(kind, request, id=episode_id(CLUSTER, node), task_queue=queue, memo=memo)
     try:
@@ -226,6 +229,31 @@ async def test_an_episode_that_does_not_answer_keeps_its_permit(
     assert found.control_plane is None, "S15: it may be a member of the control plane"
 
 
+async def ends(client: Client, node: str, outcome: Outcome, *, queue: str) -> None:
+    """A workflow under the id of the node's episode that has that result."""
+    async with foreign_worker(client, queue, EndedEpisode):
+        ended = FencingInput(cluster=CLUSTER, node=node, incident="i-1", reason=outcome.value)
+        await client.execute_workflow("Fencing", ended, id=episode_id(CLUSTER, node), task_queue=queue)
+
+
+async def test_s49_that_a_person_has_aborted_it_is_believed_of_no_workflow_of_another_queue(env: WorkflowEnvironment) -> None:
+    """A worker of a stranger's own ended one with words of a person, and the sick node was left alone with them."""
+    node = f"aborted-{uuid4()}"
+    await ends(env.client, node, Outcome.ABORTED, queue=f"theirs-{uuid4()}")
+    need = Need(kind=NeedKind.CHECK, since=SINCE)
+    found = await opened(env.client, FencingInput(cluster=CLUSTER, node=node, incident="i-2", need=need))
+    await env.client.get_workflow_handle(found.workflow_id).terminate()
+    assert found.opened is Opened.STARTED
+
+
+async def test_s49_what_another_queue_s_worker_says_of_an_episode_is_not_believed(env: WorkflowEnvironment) -> None:
+    """It holds its node and counts as it would at worst (S14), whatever it answers."""
+    theirs = f"theirs-{uuid4()}"
+    async with holding(env.client, "node-4", "Fencing", memo={"incident": "i-1"}, by=AnsweringEpisode, queue=theirs):
+        found = await described(env.client, "node-4")
+    assert (found.open, found.permit, found.incident, found.node_uid) == (True, True, "foreign Fencing", "")
+
+
 @pytest.mark.parametrize(
     ("kind", "since", "outcome", "expected"),
     [
@@ -243,10 +271,8 @@ async def test_a_persons_abort_holds_for_the_wish_that_stood_then_even_where_no_
     env: WorkflowEnvironment, kind: NeedKind, since: datetime, outcome: Outcome, expected: Opened
 ) -> None:
     """S19, S20: also for another system's object, whose age is its need's; one that is made later is a new wish."""
-    node, queue = f"aborted-{uuid4()}", f"describing-{uuid4()}"
-    async with foreign_worker(env.client, queue, EndedEpisode):
-        ended = FencingInput(cluster=CLUSTER, node=node, incident="i-1", reason=outcome.value)
-        await env.client.execute_workflow("Fencing", ended, id=episode_id(CLUSTER, node), task_queue=queue)
+    node = f"aborted-{uuid4()}"
+    await ends(env.client, node, outcome, queue=OURS)
     again = FencingInput(cluster=CLUSTER, node=node, incident="i-2", need=Need(kind=kind, since=since))
     found = await opened(env.client, again)
     if found.opened is Opened.STARTED:

@@ -22,6 +22,7 @@ from activities.licences import FIRST_RUN
 from policy.episode.messages import FencingInput, Need, NeedKind, episode_id
 from policy.episode.node_action import NodeActionSpec, SealedCommand, Verb
 from workers.configuration.process_settings import WorkerSettings
+from workers.interceptors.activity_guards import RunGuard
 from workers.interceptors.workflow_guards import ContinuationGuard
 from workers.worker import Serving, activities_of, build
 from workflows.definitions.episodes import Fencing
@@ -213,7 +214,7 @@ async def test_s49_a_word_is_of_the_chain_of_runs_that_temporal_names(server: Wo
     client, queue, acts = server.client, f"told-{uuid.uuid4().hex}", f"acts-{uuid.uuid4().hex}"
     async with (
         Worker(client, task_queue=queue, workflows=[Told], workflow_runner=UnsandboxedWorkflowRunner()),
-        build(client, Serving(queue=acts, activities=[first_run]), WorkerSettings()),
+        Worker(client, task_queue=acts, activities=[first_run], interceptors=[RunGuard(client, queue)]),
     ):
         chains = []
         for _ in range(2):
@@ -221,3 +222,17 @@ async def test_s49_a_word_is_of_the_chain_of_runs_that_temporal_names(server: Wo
             assert await handle.result() == [handle.first_execution_run_id] * 2
             chains.append(handle.first_execution_run_id)
         assert chains[0] != chains[1]
+
+
+async def test_s49_nothing_is_done_for_a_workflow_that_another_queue_s_worker_carries_out(server: WorkflowEnvironment) -> None:
+    """Under the id and the type of an episode it had nodes drained, people's NodeActions sealed for itself, and devices read."""
+    client, theirs, acts = server.client, f"theirs-{uuid.uuid4().hex}", f"acts-{uuid.uuid4().hex}"
+    async with (
+        Worker(client, task_queue=theirs, workflows=[Told], workflow_runner=UnsandboxedWorkflowRunner()),
+        build(client, Serving(queue=acts, activities=[first_run]), WorkerSettings()),
+    ):
+        with pytest.raises(WorkflowFailureError) as failed:
+            await client.execute_workflow("Told", args=[acts, []], id=theirs, task_queue=theirs)
+    refused = failed.value.cause.__cause__
+    assert isinstance(refused, ApplicationError)
+    assert f"expected a workflow on task queue 'nodewarden', Told {theirs!r} runs on {theirs!r}; nothing was done" in str(refused)

@@ -1,4 +1,5 @@
-"""Asked before an activity begins: which workflow asks for it, whether our clock is right, whether the cluster is its scanner's.
+"""Asked before an activity begins: which workflow asks for it, on which task queue that runs, whether our clock is right, whether
+the cluster is its scanner's.
 
 A guard refuses, or leaves the activity to another worker: then it has not begun, so that another try harms nothing, and comes
 soon, because Temporal gives it to the next worker that polls. The scan is an exception: where no other worker takes it, its
@@ -12,7 +13,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -34,8 +35,8 @@ from activities.errors import ErrorType, failure
 from activities.licences import FIRST_RUN
 from activities.worker_clock import ATTEMPT_ENDS, left_to_others, problem_of, worker, wrong_clock
 from policy.episode.messages import Kind, device_check_id, episode_id, scanner_id
-from policy.episode.node_action import SealedCommand
 from policy.scan.obstacles import another_cluster
+from workflows.kit.options import WORKFLOW_QUEUE
 
 SCANNER, DEVICE_CHECK = "HealthScanner", "DeviceCheck"
 SCAN = "scan.observe-cluster"
@@ -46,10 +47,8 @@ ASK_AGAIN_SECONDS = 5.0
 """Between two questions, as long as it is not known that the cluster is ours."""
 PATIENCE = timedelta(seconds=1)
 
-FIRST_RUN_WITHIN = timedelta(seconds=3)
-MOST_RUNS = 1000
-WORDS_WITHIN = 5
-"""So deep in a request a word may be."""
+DESCRIBED_WITHIN = timedelta(seconds=3)
+MOST_RUNS = 10_000
 
 _log = logging.getLogger(__name__)
 
@@ -118,42 +117,56 @@ def _require_caller(expected: str, says: str = "", kinds: Collection[str] = tupl
         raise failure(ErrorType.NOT_LICENSED, problem)
 
 
-class ChainGuard(ActivityGuard):
-    """Finds the first run of the workflow that asks, where a person's word is to be sealed or read. A word counts in the chain of
-    runs that it was said to (S49): a caller of Temporal may begin a workflow of the same id and type once that has ended, and
-    knows the word from its history."""
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Of a workflow, as Temporal names it. first: the run that its chain of continue-as-new began with."""
 
-    def __init__(self, client: Client) -> None:
+    queue: str
+    first: str
+
+
+class RunGuard(ActivityGuard):
+    """The workflow that asks is carried out by our own workers: its run is on our task queue, as Temporal says (S49).
+
+    A caller that reaches Temporal may begin a workflow of our type, under the id of a node without an episode, on a queue that a
+    worker of its own serves: that one would mark the node, have it drained and fenced, use up people's NodeActions and have them
+    sealed for itself. On our queue it is our code that asks. queue: that of our workflows.
+
+    Found out at the same time is the chain of runs that a person's word is sealed and read for. A word counts in the chain that
+    it was said to: a caller of Temporal may begin a workflow of the same id and type once that has ended, and knows the word from
+    its history.
+    """
+
+    def __init__(self, client: Client, queue: str = WORKFLOW_QUEUE) -> None:
         self._client = client
-        self._first: OrderedDict[str, str] = OrderedDict()
+        self._queue = queue
+        self._known: OrderedDict[str, _Run] = OrderedDict()
         """By run; it never changes."""
 
-    async def require(self, arguments: Collection[Any]) -> None:
-        """Raises Unreachable."""
-        if any(map(_has_word, arguments)):
-            FIRST_RUN.set(await self._first_run(activity.info()))
+    async def require(self, arguments: Collection[Any]) -> None:  # noqa: ARG002 - whatever is asked for
+        """Refuses what another worker's workflow asks for. Raises NotLicensed; WrongClock, by which another worker gets it, where
+        Temporal does not say."""
+        info = activity.info()
+        run = await self._run(info) if info.workflow_id else _Run("", "")  # none: a client may ask for an activity alone
+        if run.queue != self._queue:
+            caller = f"{info.workflow_type} {info.workflow_id!r} runs on {run.queue!r}" if run.queue else "no workflow asks"
+            problem = f"{info.activity_type}: expected a workflow on task queue {self._queue!r}, {caller}; nothing was done"
+            raise failure(ErrorType.NOT_LICENSED, problem)
+        FIRST_RUN.set(run.first)
 
-    async def _first_run(self, info: activity.Info) -> str:
+    async def _run(self, info: activity.Info) -> _Run:
         run = info.workflow_run_id or ""
-        if run not in self._first:
+        if run not in self._known:
             try:
                 caller = self._client.get_workflow_handle(info.workflow_id or "", run_id=run)
-                described = await caller.describe(rpc_timeout=FIRST_RUN_WITHIN)
+                described = await caller.describe(rpc_timeout=DESCRIBED_WITHIN)
             except RPCError as error:
-                raise failure(ErrorType.UNREACHABLE, f"Temporal can't describe who asks: {error.message}") from error
-            self._first[run] = described.raw_description.workflow_execution_info.first_run_id
-            while len(self._first) > MOST_RUNS:
-                self._first.popitem(last=False)
-        return self._first[run]
-
-
-def _has_word(value: object, depth: int = WORDS_WITHIN) -> bool:
-    """Whether a request contains a person's word, or asks for one to be sealed."""
-    if isinstance(value, SealedCommand | VerifyRequest):
-        return True
-    if depth == 0 or not is_dataclass(value) or isinstance(value, ScanRequest | RecordRequest):
-        return False
-    return any(_has_word(getattr(value, each.name), depth - 1) for each in fields(value))
+                raise left_to_others(f"Temporal can't describe which workflow asks ({error.message})") from error
+            first = described.raw_description.workflow_execution_info.first_run_id
+            self._known[run] = _Run(described.task_queue, first)
+            while len(self._known) > MOST_RUNS:
+                self._known.popitem(last=False)
+        return self._known[run]
 
 
 class ClockGuard(ActivityGuard):
