@@ -206,12 +206,13 @@ class PortionRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Portion:
-    """That episode may free that many pods until then."""
+    """That episode may free that many pods until then. per_minute: the limit that it was asked under."""
 
     incident: str
     number: int
     pods: int
     until: datetime
+    per_minute: int = 0
 
     @property
     def counts_until(self) -> datetime:
@@ -257,12 +258,15 @@ def portion_of(
     """The portions that count after the question, and its answer: as many pods as are left, so that a node with more pods than
     may go in a minute is freed minute by minute. used_within: how long a portion may be used."""
     counted = standing(portions, now)
-    asked = next((each for each in counted if (each.incident, each.number) == (request.incident, request.number)), None)
+    # Under another limit it is another question: any client of Temporal may ask it before the episode does, under none.
+    same = request.incident, request.number, request.per_minute
+    asked = next((each for each in counted if (each.incident, each.number, each.per_minute) == same), None)
     if asked is not None:
         return counted, PortionAnswer(pods=asked.pods, until=asked.until)
     pods = min(request.pods, request.per_minute - sum(each.pods for each in counted))
     if pods <= 0:
         again = min((each.counts_until for each in counted), default=now + MINUTE)
         return counted, PortionAnswer(again=again)
-    portion = Portion(incident=request.incident, number=request.number, pods=pods, until=now + used_within)
+    until, limit = now + used_within, request.per_minute
+    portion = Portion(incident=request.incident, number=request.number, pods=pods, until=until, per_minute=limit)
     return (*counted, portion), PortionAnswer(pods=pods, until=portion.until)

@@ -202,6 +202,27 @@ class Permits:
 
     # What counts, and who may --------------------------------------------------------------------------------------
 
+    def as_known(self, request: PermitRequest) -> PermitRequest:
+        """The request with what is known of its incident: any client of Temporal may ask in an episode's name, and makes of a
+        member of the control plane no other node (S15), and of a repair no preservation, which no check limits (S14)."""
+        permit = self._permit_of(request)
+        waiting = [each for each in self._state.queue if (each.node, each.incident) == (request.node, request.incident)]
+        known = [*([permit] if permit is not None else []), *waiting]
+        repairs = (each.kind for each in (*known, request) if each.kind is not Kind.PRESERVATION)
+        return replace(
+            request,
+            kind=next(repairs, Kind.PRESERVATION),
+            control_plane=request.control_plane or any(each.control_plane for each in known),
+            provider_id=(permit.provider_id if permit is not None else "") or request.provider_id,
+            node_uid=(permit.node_uid if permit is not None else "") or request.node_uid,
+            owner=(permit.owner if permit is not None else "") or request.owner,
+            removes=permit.removes if permit is not None and not permit.found else request.removes,
+        )
+
+    def _permit_of(self, request: PermitRequest) -> Permit | None:
+        permit = self._state.permits.get(request.node)
+        return permit if permit is not None and permit.incident == request.incident else None
+
     def counted(self, report: ScanReport, own: Permit | None = None) -> tuple[Permit, ...]:
         """The permits, and what counts without one: marked strangers, and episodes that were found and wait for their permit,
         which may have done anything under the one they had (S14). own: the permit of the one that asks. If each of those that
@@ -217,12 +238,12 @@ class Permits:
         return (*permits, *strangers(self._scanner.cluster, self._state, report))
 
     def answer(self, report: ScanReport, request: PermitRequest, *, ahead: int = 0) -> PermitAnswer:
-        """Decide the request of an open episode. Its own parked permit is not in its way. ahead: how many requests come before
-        it."""
+        """Decide the request of an open episode. Its own parked permit is not in its way. What it has as a preservation is not in
+        the way of its repair either, and is no leave for that. ahead: how many requests come before it."""
         state = self._state
-        permit = state.permits.get(request.node)
-        parked = permit is not None and permit.incident == request.incident and permit.state is PermitState.PARKED
-        own = permit if parked else None
+        permit, mine = state.permits.get(request.node), self._permit_of(request)
+        grows = mine is not None and mine.kind is Kind.PRESERVATION and request.kind is not Kind.PRESERVATION
+        own = mine if grows or (mine is not None and mine.state is PermitState.PARKED) else None
         # A mark without a permit is its own, or of one that has ended: it has the id that both would have.
         others = tuple(each for each in self.counted(report, own) if permit is not None or each.node != request.node)
         return answer_request(
@@ -319,17 +340,19 @@ class Permits:
         """The permit of an open episode that has asked. The checks that counted under the one it had go on counting (S14), and
         one that it holds stays past the circuit breaker that it was granted past, whatever it asks for by now (S17). Only a
         person's request ends a hold-off, and not before: it may be given up in the queue (S19). Whether it is one of an open
-        episode is found out at once."""
+        episode is found out at once, as is whether its node is of the control plane where only it says so (S15)."""
         if request.by_person and (request.node in self._state.held_off or request.node in self._state.attempts):
             self._state.described_at = None
-        before = self._state.permits.get(request.node)
-        known = before if before is not None and before.incident == request.incident else None
+        known = self._permit_of(request)
         checks = checks_of(report, request.node)
         if known is not None and known.state is not PermitState.PARKED:
             request = replace(request, override=known.override)
+        subject = request.as_subject()
+        if known is not None and known.control_plane is None and not request.control_plane:
+            subject["control_plane"], self._state.described_at = None, None
         self._state.put(
             Permit(
-                **request.as_subject(),
+                **subject,
                 state=PermitState.OPEN,
                 granted_at=workflow.now(),
                 groups=groups_of(report, request.node),

@@ -44,7 +44,8 @@ class PermitQueue:
         for waiting in tuple(self._state.queue):
             if self._underway.stop is not None:
                 return
-            request = replace(waiting, ready=True)  # it may have come back since it asked; the guard counts it as a loss
+            # It may have come back since it asked; the guard counts it as a loss.
+            request = replace(self._permits.as_known(waiting), ready=True)
             if self._permits.answer(report, request).decision is not PermitDecision.GRANTED:
                 continue
             self._permits.grant(request, report)
@@ -90,6 +91,7 @@ class PermitQueue:
 
     def _answer(self, report: ScanReport, request: PermitRequest) -> PermitAnswer:
         """Decide, and carry the answer out."""
+        request = self._permits.as_known(request)
         ahead = sum(waiting.incident != request.incident for waiting in self._state.queue)
         answer = self._permits.answer(report, request, ahead=ahead)
         if answer.decision is PermitDecision.GRANTED:

@@ -253,16 +253,17 @@ class ScannerState:
 
     def _confirm(self, permit: Permit, episode: EpisodeDescription, *, parked: bool) -> None:
         """The permit of an open episode. Only the episode's own parking parks it: a grant may be younger than its answer. What
-        the permit does not say of the node (it was taken in while its episode was silent) the episode does. A node that either of
-        them calls a member of the control plane is one (S15)."""
+        kind of episode it is and which node that has the episode says, where it answers: what asked for its permit may have been
+        any client of Temporal (S14). A node that either of them calls a member of the control plane is one (S15)."""
         said = {permit.control_plane, episode.control_plane}
         holding = PermitState.OPEN if permit.state is PermitState.RESERVED else permit.state
         self.permits[permit.node] = replace(
             permit,
+            kind=episode.kind,
             state=PermitState.PARKED if parked else holding,
             control_plane=next((each for each in (True, False) if each in said), None),
-            node_uid=permit.node_uid or episode.node_uid,
-            provider_id=permit.provider_id or episode.provider_id,
+            node_uid=episode.node_uid or permit.node_uid,
+            provider_id=episode.provider_id or permit.provider_id,
         )
 
 

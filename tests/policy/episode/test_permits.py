@@ -46,6 +46,15 @@ def test_the_same_question_has_the_same_answer_and_counts_once() -> None:
     assert (again, repeated) == (portions, answer)
 
 
+def test_what_a_stranger_asks_under_no_limit_in_an_episode_s_name_is_no_leave_for_more() -> None:
+    """S14: any client of Temporal asks the questions that an episode will ask, the later ones as well."""
+    portions = tuple[Portion, ...]()
+    for number in (1, 2, 3):
+        portions, _ = handed_out(asked(10, per_minute=1_000_000, number=number), portions)
+    answers = [handed_out(asked(30, number=number), portions)[1] for number in (1, 2, 3)]
+    assert sum(each.pods for each in answers) <= 10
+
+
 ASKS = st.lists(
     st.tuples(st.integers(0, 40), st.integers(1, 12), st.sampled_from("abc"), st.floats(0, WITHIN.total_seconds())), max_size=40
 )
