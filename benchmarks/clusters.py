@@ -47,6 +47,7 @@ AT_REST = {
     "temporal": ("Temporal, % of a core", 100, 2, ""),
     "requests": ("requests to Temporal, each second", 1, 3, "<= 0.05"),
     "longPolls": ("long polls of Temporal, each second", 1, 3, ""),
+    "apiRequests": ("requests to the clusters' API servers, each second", 1, 3, ""),
     "workerMegabytes": ("memory of a worker, MB", 1, 1, "<= 10"),
     "temporalMegabytes": ("memory of Temporal, MB", 1, 1, ""),
 }
@@ -69,9 +70,12 @@ class Cell:
     benches: list[Bench]
 
     async def spent(self) -> dict[str, float]:
-        """CPU seconds of workers and Temporal, requests that were answered at once, and long polls; all since they began."""
+        """CPU seconds of workers and Temporal, its requests that were answered at once, its long polls, and what the workers have
+        asked of the clusters; all since they began."""
         found = {"workers": sum(cpu_time(each.pid).total for each in self.workers), "temporal": cpu_time(self.temporal.pid).total}
-        found |= {"requests": 0.0, "longPolls": 0.0}
+        asked = [each.cluster.api.requests.counts for each in self.benches]
+        ours = (count for counts in asked for (agent, _, _), count in counts.items() if agent.startswith("nodewarden"))
+        found |= {"requests": 0.0, "longPolls": 0.0, "apiRequests": float(sum(ours))}
         async with aiohttp.ClientSession() as session:
             for port in self.metrics:
                 async with session.get(f"http://127.0.0.1:{port}/metrics") as answer:

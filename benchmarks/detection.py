@@ -80,7 +80,7 @@ class Cluster:
         self.size = size
         self.act = act
         self.name = name or f"{act}-{size}"
-        self._api = api
+        self.api = api
         self._client = client
         self._cloud = cloud
         self._next = 0

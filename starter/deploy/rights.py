@@ -361,7 +361,10 @@ _RIGHTS: tuple[Right | Followed, ...] = (
         verbs=("patch",),
         features=_OTHERS,
     ),
-    Followed((paths.LEASES,), why="Whether the controllers that health checks and these come from are at work, too."),
+    Followed(
+        (paths.LEASES,),
+        why="Whether the controllers that health checks and these come from, and a scan of ours, are at work, too.",
+    ),
     Followed(
         (paths.FENCING_TEMPLATES, paths.VOLUME_DETACHMENTS),
         why="How nodes are fenced. Which FenceConfig is about a node stands in each of them; which conditions of a node tell"

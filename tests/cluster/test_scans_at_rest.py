@@ -182,6 +182,25 @@ async def test_a_worker_reports_a_scan_that_is_lost_once(person: ApiClient, open
     await until(lambda: reports.count == 3)
 
 
+async def test_a_worker_without_a_scan_asks_nothing_of_the_api_as_long_as_the_lease_is_renewed(
+    api: ApiServer, person: ApiClient, open_scan: Open
+) -> None:
+    """A watch shows it each renewal. It was a request every 3 s, of each worker and cluster."""
+    await fleet(person)
+    await with_policy(person)
+    first, reports = await open_scan(), Reports()
+    resting = await rest(first)
+    second = await opened(open_scan, reports)
+    await until(lambda: second.view.watches.follows_cluster_lease)
+    before = api.requests.total("get", "leases", "nodewarden")
+    seen = await version(person)
+    for _ in range(5):
+        seen = await changed(person, seen)
+    assert api.requests.total("get", "leases", "nodewarden") - before <= 1
+    resting.cancel()
+    await until(lambda: reports.count == 2)
+
+
 async def test_s44_a_scanner_that_is_stuck_shows_as_a_metric_as_long_as_it_is(person: ApiClient, open_scan: Open) -> None:
     """Its workflow task fails, and no scan runs: within 15 s each worker shows at which attempt it is."""
     await fleet(person)

@@ -81,7 +81,7 @@ class ScannerLease:
         """As this process has written it last, None where another one has written since, or where that is not known."""
         self._foreign: tuple[LeaseView, str, float] | None = None
         self._seen = ("", 0.0)
-        """What was read of it last without renewing it: its version, and since when that is so."""
+        """What was seen of it last: its version, "" where none holds it, and since when that is so."""
         self._logged = ""
 
     @property
@@ -110,20 +110,26 @@ class ScannerLease:
         self._log_change(lease)
         return lease
 
-    async def standstill(self) -> Standstill | None:
-        """As it stands. None where it is given back, names no holder, or can't be read."""
+    def show(self, document: JsonObject | None) -> str:
+        """What is seen of it, also by a watch: None, that there is none. The answer is its holder."""
+        holder = read_lease(document).holder if document is not None else ""
+        version = str(document["metadata"].get("resourceVersion", "")) if document is not None and holder else ""
+        if version != self._seen[0]:
+            self._seen = (version, self._monotonic())
+        return holder
+
+    async def standstill(self, *, watched: bool = False) -> Standstill | None:
+        """As it stands. None where it is given back, names no holder, or can't be read. watched: `show` is called with each
+        change, so that it is read only once it has stood still for a while; None before that."""
+        version, since = self._seen
+        if watched and (not version or self._monotonic() - since < LOST_AFTER * self.duration.total_seconds()):
+            return None
         try:
             document = await unless_gone(self._connection.get(self._path))
         except ApplicationError:
             return None
-        holder = read_lease(document).holder if document is not None else ""
-        if document is None or not holder:
-            self._seen = ("", 0.0)
-            return None
-        version, now = str(document["metadata"].get("resourceVersion", "")), self._monotonic()
-        if version != self._seen[0]:
-            self._seen = (version, now)
-        return Standstill(version, holder, now - self._seen[1])
+        holder = self.show(document)
+        return Standstill(self._seen[0], holder, self._monotonic() - self._seen[1]) if holder else None
 
     async def release(self, holder: str) -> None:
         """Give it back if it is ours; one that is missing or foreign is left alone."""

@@ -116,6 +116,7 @@ class ClusterScan(ScanActivities):
         watches = view.watches
         self._cluster_lease = lease or ScannerLease(view.connection, clock=clock)
         self._lease = LeaseRenewal(self._cluster_lease, on_change=view.wake_scans)
+        watches.on_cluster_lease = self._cluster_lease.show
         self._risks = DataAtRiskReporter(
             cluster,
             view.connection,
@@ -232,13 +233,18 @@ class ClusterScan(ScanActivities):
         while True:
             await asyncio.sleep(min(due, pause))
             due = pause
-            if self._scans or not self.view.asked or (seen := await self._cluster_lease.standstill()) is None:
+            # One that has just started takes the place of one that may have died: it does not wait to see.
+            new = not (self._latest or self._reported)
+            if self._scans or not self.view.asked:
+                continue
+            seen = await self._cluster_lease.standstill(watched=self.view.watches.follows_cluster_lease and not new)
+            if seen is None:
+                self._gauges.scan_is_lost(0)
                 continue
             if seen.seconds > ABANDONED_AFTER * lasts:
                 due = self._warn_of_data_at_risk()
             ours = self._latest is None or seen.holder == self._latest.holder
-            # One that has just started takes the place of one that may have died: it does not wait to see.
-            lost = seen.seconds >= LOST_AFTER * lasts or not (self._latest or self._reported)
+            lost = seen.seconds >= LOST_AFTER * lasts or new
             with suppress(ApplicationError):  # Temporal is away: with the next look
                 if ours and lost and seen.version != self._reported and self._report_lost_scan is not None:
                     await self._report_lost_scan()

@@ -16,7 +16,7 @@ from enum import Enum, Flag, auto
 from typing import Any
 
 from activities.cluster.api import paths
-from activities.cluster.api.lease_view import NODE_LEASE_NAMESPACE
+from activities.cluster.api.lease_view import CLUSTER_LEASE_NAME, CLUSTER_LEASE_NAMESPACE, NODE_LEASE_NAMESPACE
 from activities.cluster.api.paths import Resource, in_management_cluster, versions_of
 from activities.cluster.objects.decoding import (
     ATTACHMENT_DECODING,
@@ -74,6 +74,8 @@ class Destination(Enum):
     """Control planes that remediate their own Machines; only to be explained."""
     NODE_LEASES = auto()
     """Which nodes others hold; only to be explained."""
+    CLUSTER_LEASE = auto()
+    """By which a worker without a scan knows that another one has it (S38)."""
 
 
 class Reader(Flag):
@@ -303,6 +305,14 @@ KINDS: tuple[ReadKind, ...] = (
         optional=False,
         metadata_only=True,
         each_server=True,
+    ),
+    ReadKind(
+        resource=paths.LEASES,
+        destination=Destination.CLUSTER_LEASE,
+        waited_for=False,
+        optional=False,
+        only=CLUSTER_LEASE_NAME,
+        namespace=lambda _: CLUSTER_LEASE_NAMESPACE,
     ),
     ReadKind(
         resource=paths.NODE_ACTIONS,

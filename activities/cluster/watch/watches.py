@@ -69,6 +69,8 @@ class Watches:
         self.requests = FencingRequests(ledger, takeover=takeover, namespaces=source.requests)
         self.actions: dict[str, JsonObject] = {}
         """The commands that people give with kubectl, by key."""
+        self.on_cluster_lease: Callable[[JsonObject | None], object] = lambda _: None
+        """Gets the cluster Lease as it changes, None where it is given back. No report is made for that."""
         self._connection = connection
         self._connections = Connections(nodes=connection, machines=self.machines)
         self._ledger = ledger
@@ -114,6 +116,7 @@ class Watches:
             Destination.VOLUMES: self._attachment_changed,
             Destination.ACTIONS: self._action_changed,
             Destination.FENCE_OBJECTS: self._fence_object_changed,
+            Destination.CLUSTER_LEASE: lambda _kind, _key, found: self.on_cluster_lease(found),
         }
         self._follow(Since.START)
         if self._preservation_index.has_pools:
@@ -148,6 +151,11 @@ class Watches:
     def volumes(self) -> Following | None:
         """What is attached where; None while nothing asks us to act, or where Kubernetes never takes it away by force."""
         return next(iter(self._of(Destination.VOLUMES).values()), None)
+
+    @property
+    def follows_cluster_lease(self) -> bool:
+        """Whether its changes reach us just now."""
+        return any(each.streaming for each in self._of(Destination.CLUSTER_LEASE).values())
 
     def checks(self) -> Mapping[Dialect, Following]:
         found = self._of(Destination.CHECKS, Destination.FENCE_POLICIES)
