@@ -29,7 +29,7 @@ from activities.cluster.objects.live_machines import read_subject
 from activities.cluster.objects.live_node import read_node
 from activities.cluster.objects.marks import require_held
 from activities.cluster.objects.object_reader import reading_once
-from activities.cluster.objects.workload import MIRROR_ANNOTATION, Pod, read_attachments, read_pods, volumes_of
+from activities.cluster.objects.workload import MIRROR_ANNOTATION, Pod, claim_of, read_attachments, read_pods
 from activities.contracts.target import DrainRequest, DrainResult, LookRequest, LookResult, Target
 from activities.errors import ErrorType, error_type, failure
 from activities.licences import Licences
@@ -111,9 +111,8 @@ class Drain(ClusterActivities):
 
     async def _mounting(self, only: Chosen, pods: Iterable[Pod]) -> frozenset[str]:
         """The uids of those that mount a chosen volume now: also of one that has come since it was chosen."""
-        pods = tuple(pods)
-        used = await asyncio.gather(*(volumes_of(self._connection, [pod]) for pod in pods))
-        return frozenset(pod.metadata.uid for pod, its in zip(pods, used, strict=True) if its.names.intersection(only.volumes))
+        claims = await asyncio.gather(*(claim_of(self._connection, volume) for volume in only.volumes))
+        return frozenset(pod.metadata.uid for pod in pods if pod.claimed.intersection(claims))
 
     async def _require_licence(self, request: DrainRequest, *, first: bool = False) -> bool:
         """The cluster is ours, the node the pinned one and ours, the permit held, no hold on it, and its mode allows it (S9, S14,

@@ -18,7 +18,7 @@ from activities.cluster.api.refusals import ObjectNotFound, unless_gone
 from activities.cluster.api.served_cluster import ClusterActivities, require_cluster
 from activities.cluster.objects.live_machines import find_check
 from activities.cluster.objects.live_node import LiveNode, read_node
-from activities.cluster.objects.workload import Pod, read_attachments, read_pods, volumes_of
+from activities.cluster.objects.workload import Pod, bound_claim, read_attachments, read_pods
 from activities.contracts.remediation import FailedVolumes, FailedVolumesRequest, VolumeActivities
 from activities.errors import ErrorType, as_invalid_config, failure
 from policy.dialects import parse
@@ -68,9 +68,10 @@ class ClusterFailedVolumes(ClusterActivities, VolumeActivities):
             detail = f"uid {node.view.uid}, pinned was {target.pinned.uid}"
             raise failure(ErrorType.TARGET_CHANGED, f"Node/{name} is another object now: {detail}")
         messages = [*_conditions(node, asked.is_sign), *(await self._events(name, asked) if asked.events else ())]
-        attached, pods = await asyncio.gather(self._attached(name), self._pods(name))
+        bound, pods = await asyncio.gather(self._attached(name), read_pods(self._connection, name))
+        there = [_there(pod, bound) for pod in pods if not pod.finished]
         return FailedVolumes(
-            failure=find_failure(messages, attached, pods),
+            failure=find_failure(messages, list(bound), there),
             eviction_timeout=asked.eviction_timeout,
             messages=tuple(
                 VolumeMessage(by=each.by, message=each.message[:LONGEST_MESSAGE]) for each in messages[:MOST_MESSAGES]
@@ -117,23 +118,20 @@ class ClusterFailedVolumes(ClusterActivities, VolumeActivities):
             for each in sorted(recent, key=lambda event: event.at, reverse=True)
         ]
 
-    async def _attached(self, node: str) -> list[AttachedVolume]:
-        """Without what a pod's own spec has attached: no claim leads there."""
+    async def _attached(self, node: str) -> dict[AttachedVolume, tuple[str, str]]:
+        """With the claim that each is bound to (S41). Without what a pod's own spec has attached: no claim leads there."""
         names = sorted({each.volume for each in await read_attachments(self._connection, node) if each.volume})
-        found = await asyncio.gather(*(self._volume(name) for name in names))
-        return [each for each in found if each is not None]
+        found = await asyncio.gather(*(unless_gone(self._connection.get(VOLUMES.path(name))) for name in names))
+        return {
+            AttachedVolume(name=name, handle=_handle(document.get("spec") or {})): bound_claim(document)
+            for name, document in zip(names, found, strict=True)
+            if document is not None
+        }
 
-    async def _volume(self, name: str) -> AttachedVolume | None:
-        document = await unless_gone(self._connection.get(VOLUMES.path(name)))
-        return AttachedVolume(name=name, handle=_handle(document.get("spec") or {})) if document is not None else None
 
-    async def _pods(self, node: str) -> list[PodOnNode]:
-        pods = [pod for pod in await read_pods(self._connection, node) if not pod.finished]
-        return list(await asyncio.gather(*(self._there(pod) for pod in pods)))
-
-    async def _there(self, pod: Pod) -> PodOnNode:
-        used = await volumes_of(self._connection, [pod])
-        return PodOnNode(key=pod.key, uid=pod.metadata.uid, volumes=tuple(sorted(used.names)), stays=pod.belongs_to_node)
+def _there(pod: Pod, bound: Mapping[AttachedVolume, tuple[str, str]]) -> PodOnNode:
+    volumes = tuple(volume.name for volume, claim in bound.items() if claim in pod.claimed)
+    return PodOnNode(key=pod.key, uid=pod.metadata.uid, volumes=volumes, stays=pod.belongs_to_node)
 
 
 def _conditions(node: LiveNode, is_sign: Callable[[str, str], bool]) -> Iterable[VolumeMessage]:

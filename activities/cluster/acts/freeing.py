@@ -204,8 +204,8 @@ class ClusterFreeing(ClusterActivities, FreeingActivities):
 
         attachments = [each for each in await read_attachments(self._connection, name) if not each.deleting]
         remaining = [pod for pod in await read_pods(self._connection, name) if not pod.finished]
-        used = await volumes_of(self._connection, remaining)
-        free = [] if used.untraceable else [each for each in attachments if not used.has(each)]
+        used = await volumes_of(self._connection, remaining, attachments)
+        free = [each for each in attachments if not used.may_have(each)]
         if free and self._clock() <= request.not_after:
             await self._require_still_fenced(request)
         deleted_attachments = await self._in_rows(request, free, self._delete_attachment)
@@ -255,9 +255,9 @@ class ClusterFreeing(ClusterActivities, FreeingActivities):
         deleted_pods = await self._in_rows(request, _portion(found.pods, limit, request.at_most), self._delete_pod)
 
         remaining = [pod for pod in await read_pods(self._connection, name) if not pod.finished]
-        used = await volumes_of(self._connection, remaining)
         attachments = [each for each in await read_attachments(self._connection, name) if each.volume in found.volumes]
-        free = [] if used.untraceable else [each for each in attachments if not each.deleting and not used.has(each)]
+        used = await volumes_of(self._connection, remaining, attachments)
+        free = [each for each in attachments if not each.deleting and not used.may_have(each)]
         if free and self._clock() <= request.not_after:
             await self._require_still_fenced(request)
         deleted_attachments = await self._in_rows(request, free, self._delete_attachment)

@@ -15,8 +15,8 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from activities.cluster.api.connection import ClusterConnection
-from activities.cluster.api.paths import CLAIMS, PODS, VOLUME_ATTACHMENTS
+from activities.cluster.api.connection import ClusterConnection, JsonObject
+from activities.cluster.api.paths import CLAIMS, PODS, VOLUME_ATTACHMENTS, VOLUMES
 from activities.cluster.api.refusals import unless_gone
 from activities.contracts.target import Workload
 from activities.errors import ErrorType, failure
@@ -159,6 +159,11 @@ class Pod(msgspec.Struct):
         return names
 
     @property
+    def claimed(self) -> frozenset[tuple[str, str]]:
+        """The same with their namespace."""
+        return frozenset((self.metadata.namespace, claim) for claim in self.claims)
+
+    @property
     def volume_sources(self) -> tuple[str, ...]:
         """What kinds of source its volumes have."""
         return tuple(source for volume in self.spec.volumes or () for source in volume if source != "name")
@@ -250,7 +255,7 @@ async def count(connection: ClusterConnection, standing: NodeWorkload, taint: Ta
     """What of it is in the way. An attachment that is not known to be a staying pod's counts: a doubt is never "nothing left"."""
     counted = [pod for pod in standing.pods if pod.in_the_way and not pod.stays_under(taint)]
     staying = [pod for pod in standing.pods if not pod.finished and (pod.belongs_to_node or pod.stays_under(taint))]
-    used = await volumes_of(connection, staying) if standing.attachments else UsedVolumes()
+    used = await volumes_of(connection, staying, standing.attachments)
     attachments = [each for each in standing.attachments if not used.has(each)]
     names = [pod.key for pod in counted] + [f"VolumeAttachment/{each.metadata.name}" for each in attachments]
     workloads = sorted({pod.workload for pod in counted})
@@ -265,37 +270,50 @@ async def count(connection: ClusterConnection, standing: NodeWorkload, taint: Ta
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsedVolumes:
-    """The PersistentVolumes that some pods use. `inline`: one of them has a volume in its own spec that is attached.
+    """The attached PersistentVolumes that some pods use. `inline`: one of them has a volume in its own spec that is attached.
 
-    untraceable: claims of which the volume could not be found out, "" where all could; any other volume may be in use then. Those
-    of pods that no kubelet has taken up are none: a person who may create pods may bind one to a node, with a claim that is not
-    there (S41).
+    unknown: those that are gone themselves, so that they may be any claim's. Where no kubelet has taken up a pod with a claim
+    there are none: a person who may create pods may bind one to a node (S41).
     """
 
     names: frozenset[str] = frozenset()
     inline: bool = False
-    untraceable: str = ""
+    unknown: frozenset[str] = frozenset()
 
     def has(self, attachment: Attachment) -> bool:
         return attachment.volume in self.names if attachment.volume else self.inline
 
+    def may_have(self, attachment: Attachment) -> bool:
+        return self.has(attachment) or attachment.volume in self.unknown
 
-async def volumes_of(connection: ClusterConnection, pods: Iterable[Pod]) -> UsedVolumes:
-    """The volumes that these pods use, by way of their claims (live)."""
+
+async def volumes_of(connection: ClusterConnection, pods: Iterable[Pod], attachments: Iterable[Attachment]) -> UsedVolumes:
+    """Which of these volumes the pods use (live): those that are bound to a claim of theirs, there or gone (S41)."""
     pods = tuple(pods)
-    claims = sorted({(pod.metadata.namespace, claim) for pod in pods for claim in pod.claims})
-    found = await asyncio.gather(*(volume_of_claim(connection, namespace, name) for namespace, name in claims))
-    used = {(pod.metadata.namespace, claim) for pod in pods if pod.taken_up for claim in pod.claims}
-    lost = ["/".join(claim) for claim, volume in zip(claims, found, strict=True) if volume is None and claim in used]
+    claims = frozenset[tuple[str, str]]().union(*(pod.claimed for pod in pods))
+    names = sorted({each.volume for each in attachments if each.volume}) if claims else []
+    bound = dict(zip(names, await asyncio.gather(*(claim_of(connection, name) for name in names)), strict=True))
     return UsedVolumes(
-        names=frozenset(volume for volume in found if volume),
+        names=frozenset(name for name, claim in bound.items() if claim in claims),
         inline=any(pod.has_inline_volume for pod in pods),
-        untraceable=", ".join(lost),
+        unknown=frozenset(name for name in names if bound[name] is None and any(pod.claims and pod.taken_up for pod in pods)),
     )
 
 
+async def claim_of(connection: ClusterConnection, volume: str) -> tuple[str, str] | None:
+    """See `bound_claim`. None where the volume is gone."""
+    found = await unless_gone(connection.get(VOLUMES.path(volume)))
+    return bound_claim(found) if found is not None else None
+
+
+def bound_claim(volume: JsonObject) -> tuple[str, str]:
+    """Namespace and name of the claim that a PersistentVolume is bound to, empty for none. That is written by Kubernetes and
+    administrators alone, while a tenant may name any volume in a claim, and take one away that is in use (S41)."""
+    ref = (volume.get("spec") or {}).get("claimRef") or {}
+    return str(ref.get("namespace") or ""), str(ref.get("name") or "")
+
+
 async def volume_of_claim(connection: ClusterConnection, namespace: str, claim: str) -> str | None:
-    """The PersistentVolume that a claim is bound to (live), "" for none yet. None where the claim is gone: whatever it was bound
-    to may be in use still."""
+    """The PersistentVolume that a claim names (live), "" for none yet. None where the claim is gone."""
     found = await unless_gone(connection.get(CLAIMS.path(claim, namespace=namespace)))
     return str((found.get("spec") or {}).get("volumeName") or "") if found is not None else None

@@ -452,10 +452,12 @@ async def test_where_some_are_meant_no_other_is_asked_to_go(ready: World) -> Non
     await ready.add_pod("db-1", owner="StatefulSet", claims=("other",))
     await ready.add_pod("web", owner="ReplicaSet")
     await ready.add_pod("bare")  # of no matter: it is not meant, so no filter asks about it
+    await ready.add_claim("forged", "pv-gold")
+    await ready.add_pod("forger", owner="ReplicaSet", claims=("forged",))  # a claim may name any volume (S41)
     only = Chosen(handles=("vol-1",), volumes=("pv-gold",), pods=(named["metadata"]["uid"],))
     result = await drain(ready, only=only)
     assert (result.evicted, result.skipped, result.errors) == (2, 0, ())
-    assert await ready.pods() == ["bare", "db-1", "web"]
+    assert await ready.pods() == ["bare", "db-1", "forger", "web"]
     assert (await drain(ready, only=only)).done
 
 

@@ -18,7 +18,7 @@ from policy.episode.messages import PathProof, VolumeReading
 from policy.fence.kdump import KdumpReading, KernelDead
 from policy.fence.plan import CutStorage
 from policy.fence.power import PowerState, VolumeState
-from simulator.resources import NODES, VOLUMES
+from simulator.resources import NODES
 from tests.cluster.acts.world import CLUSTER, NODE, NOW, SICK_SINCE, WHOSE, World, our_mark, read, refused
 from tests.licensing import LICENCES
 from tests.policy.builders import a_cluster_config, a_policy
@@ -33,19 +33,9 @@ async def cut(world: World) -> World:
     await world.hold_cluster_lease()
     await world.mark_as_ours(paths=(PORT,))
     for claim, storage_class in (("gold", "san-gold"), ("local", "local-ssd")):
-        await world.add_volume(claim)
-        await add_persistent_volume(world, f"pv-{claim}", storage_class)
+        csi = {"driver": "csi.example", "volumeHandle": f"handle-pv-{claim}"}
+        await world.add_volume(claim, storageClassName=storage_class, csi=csi)
     return world
-
-
-async def add_persistent_volume(world: World, name: str, storage_class: str) -> None:
-    spec: dict[str, Any] = {
-        "storageClassName": storage_class,
-        "capacity": {"storage": "1Gi"},
-        "accessModes": ["ReadWriteOnce"],
-        "csi": {"driver": "csi.example", "volumeHandle": f"handle-{name}"},
-    }
-    await world.others.create(VOLUMES.path(), {"metadata": {"name": name}, "spec": spec})
 
 
 def proof(*, state: PowerState = PowerState.OFF, endpoint: str = PORT, read_at: timedelta = timedelta(seconds=-5)) -> PathProof:

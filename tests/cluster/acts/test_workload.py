@@ -21,7 +21,7 @@ from policy.values.object_refs import ObjectRef
 from simulator.api.control.faults import Accident, Fault
 from simulator.client import PatchType
 from simulator.objects import timestamp
-from simulator.resources import ATTACHMENTS, CUSTOM_RESOURCE_DEFINITIONS, EVENTS, NODES, PODS, VOLUMES, Resource
+from simulator.resources import ATTACHMENTS, CLAIMS, CUSTOM_RESOURCE_DEFINITIONS, EVENTS, NODES, PODS, Resource
 from tests.cluster.acts.world import CHECK_REF, CLUSTER, NODE, NOW, TEMPLATE_NAMESPACE, World, refused
 from tests.documents import document
 from tests.policy.builders import a_cluster_config, a_policy
@@ -211,6 +211,29 @@ class TestVolumes:
         result = await off.freeing.delete_workload(await off.free())
         assert (result.deleted_attachments, result.left.attachments) == (1, 0)
 
+    @pytest.mark.parametrize("finalizers", [(), ("example.io/keep",)], ids=["mirror", "never goes"])
+    async def test_s41_a_claim_that_names_a_volume_of_others_keeps_none_of_theirs(
+        self, off: World, finalizers: tuple[str, ...]
+    ) -> None:
+        """S1: which claim a volume is bound to the volume says, which no tenant writes. A claim may name any."""
+        await off.add_volume("data")
+        await off.add_pod("db-0", claims=("data",))
+        await off.add_claim("forged", "pv-data")
+        await off.add_pod("tenants", mirror=not finalizers, claims=("forged",), finalizers=finalizers)
+        result = await off.freeing.delete_workload(await off.free())
+        assert (result.deleted_attachments, result.left.attachments) == (1, 0)
+
+    async def test_s41_a_claim_that_was_taken_away_in_use_keeps_its_own_volume_alone(self, off: World) -> None:
+        """Its finalizer was stripped while its pod stays: no volume of others was freed any more. Its own may be in use."""
+        for claim in ("data", "tenants"):
+            await off.add_volume(claim)
+        await off.add_pod("db-0", claims=("data",))
+        await off.add_pod("tenants", claims=("tenants",), finalizers=("example.io/keep",))
+        await off.others.delete(CLAIMS.path("tenants", namespace="default"))
+        for deleted in (1, 0):
+            assert (await off.freeing.delete_workload(await off.free())).deleted_attachments == deleted
+        assert await off.attachments() == ["va-tenants"]
+
     async def test_the_claim_of_an_ephemeral_volume_is_traced(self, off: World) -> None:
         await off.add_volume("logs-scratch")
         pod = await off.add_pod("logs", owner="DaemonSet")
@@ -321,9 +344,7 @@ async def volumes(world: World) -> World:
         ("old", NODE, {"awsElasticBlockStore": {"volumeID": "aws://eu-west-1a/vol-0b"}}),
         ("far", "node-8", {"csi": {"driver": "ebs.csi.aws.com", "volumeHandle": "vol-0c"}}),
     ):
-        await world.add_volume(claim, node=node)
-        body = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], **source}
-        await world.others.create(VOLUMES.path(), {"metadata": {"name": f"pv-{claim}"}, "spec": body})
+        await world.add_volume(claim, node=node, **source)
     await world.add_pod("db-0", claims=("gold",))
     await world.add_pod("archive", claims=("old",))
     await world.add_pod("done", claims=("gold",), phase="Succeeded")
@@ -362,6 +383,15 @@ async def test_a_condition_names_the_volume_and_who_crashes_and_its_claim_who_mo
     assert found.eviction_timeout == timedelta(seconds=90)
     assert found.messages[0].by == UNAVAILABLE
     assert volumes.writes == 0
+
+
+async def test_s41_a_claim_that_only_names_a_failed_volume_keeps_no_one_from_detaching_it(volumes: World) -> None:
+    """A mirror pod of a tenant was said to mount it, and to belong to the node, so that nothing was detached."""
+    await volumes.add_claim("forged", "pv-gold")
+    await volumes.add_pod("tenants", mirror=True, claims=("forged",))
+    await say(volumes, "I/O error on vol-0a")
+    failed = (await find(volumes)).failure
+    assert (failed.refused, [pod.key for pod in failed.mounting]) == ("", ["default/db-0"])
 
 
 async def test_a_recent_event_tells_as_much_as_a_condition_and_an_old_one_nothing(volumes: World) -> None:

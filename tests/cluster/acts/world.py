@@ -50,7 +50,17 @@ from policy.values.object_refs import ObjectRef
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient, ApiError
 from simulator.objects import JsonObject, micro_timestamp, timestamp
-from simulator.resources import ATTACHMENTS, CLAIMS, CUSTOM_RESOURCE_DEFINITIONS, LEASES, NAMESPACES, NODES, PODS, Resource
+from simulator.resources import (
+    ATTACHMENTS,
+    CLAIMS,
+    CUSTOM_RESOURCE_DEFINITIONS,
+    LEASES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    VOLUMES,
+    Resource,
+)
 from tests.documents import document
 from tests.licensing import LICENCES
 from tests.policy.builders import mark_metadata
@@ -370,11 +380,19 @@ class World:
     async def pods(self) -> list[str]:
         return sorted(pod["metadata"]["name"] for pod in (await self.others.list(PODS.path()))["items"])
 
-    async def add_volume(self, claim: str, *, node: str = NODE, attached: bool = True) -> None:
-        """A claim bound to the volume `pv-<claim>`, and its attachment `va-<claim>` to the node."""
-        spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "volumeName": f"pv-{claim}"}
+    async def add_claim(self, claim: str, volume: str) -> None:
+        """That names a volume, as any tenant may write it."""
+        spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "volumeName": volume}
         body = {"metadata": {"name": claim, "namespace": "default"}, "spec": spec}
         await self.others.create(CLAIMS.path(namespace="default"), body)
+
+    async def add_volume(self, claim: str, *, node: str = NODE, attached: bool = True, **source: Any) -> None:
+        """A claim bound to the volume `pv-<claim>`, and its attachment `va-<claim>` to the node."""
+        await self.add_claim(claim, f"pv-{claim}")
+        source = source or {"csi": {"driver": "csi.example", "volumeHandle": f"handle-pv-{claim}"}}
+        bound = {"claimRef": {"kind": "PersistentVolumeClaim", "namespace": "default", "name": claim}}
+        spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], **bound, **source}
+        await self.others.create(VOLUMES.path(), {"metadata": {"name": f"pv-{claim}"}, "spec": spec})
         if attached:
             await self.add_attachment(f"va-{claim}", volume=f"pv-{claim}", node=node)
 
