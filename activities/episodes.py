@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import accumulate, chain, compress, repeat
 
@@ -95,6 +95,14 @@ FOREIGN = "foreign "
 """Begins the incident of a workflow that has our id, and is none of ours: it holds the node, and what it does is not known."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Stopped:
+    """Why no episode begins for a program, and until when; None: until the node is well once, or a person asks."""
+
+    reason: str
+    until: datetime | None = None
+
+
 class EpisodeService(EpisodeActivities, PreservationStarts):
     """`task_queue` is where episodes run; `holder` tells how the cluster Lease names the deployment that a client belongs to."""
 
@@ -116,8 +124,8 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
         handle: WorkflowHandle[object, EpisodeResult] = self._client.get_workflow_handle(workflow_id, result_type=EpisodeResult)
         kind = Kind.FENCING if isinstance(episode, FencingInput) else Kind.REMEDIATION
         outcome = OpenOutcome(node=episode.node, incident=episode.incident, opened=Opened.STARTED, workflow_id=workflow_id)
-        if held_off := await self._aborted_since(handle, episode):
-            return replace(outcome, opened=Opened.HELD_OFF, reason=held_off)
+        if (stopped := await self._stopped_since(handle, episode)) is not None:
+            return replace(outcome, opened=Opened.HELD_OFF, reason=stopped.reason, until=stopped.until)
         try:
             started = await self._client.start_workflow(
                 kind.value,
@@ -186,27 +194,50 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
                 raise failure(ErrorType.UNREACHABLE, f"Temporal can't tell {workflow_id}: {error.message}") from error
         return PreserveOutcome(victim=need.victim, opened=Opened.JOINED)
 
-    async def _aborted_since(
+    async def _stopped_since(
         self, handle: WorkflowHandle[object, EpisodeResult], episode: FencingInput | RemediationInput
-    ) -> str:
-        """Why a person's abort still holds: the node has not been healthy between that abort and now. "" when none does."""
-        if episode.need is None or not episode.need.kind.automatic or episode.need.since is None:
-            return ""
+    ) -> _Stopped | None:
+        """Why a person's word to the last episode still holds: an abort, or a hold with which it was terminated. The node has not
+        been healthy between that and now. None where none does."""
+        need = episode.need
+        if need is None or not need.kind.automatic:
+            return None
         try:
             description = await handle.describe(rpc_timeout=QUERY_TIMEOUT)
-            if description.status is not WorkflowExecutionStatus.COMPLETED or not self._is_ours(description):
-                return ""
-            last = await self._client.get_workflow_handle(handle.id, run_id=description.run_id, result_type=EpisodeResult).result(
-                follow_runs=False, rpc_timeout=QUERY_TIMEOUT
-            )
+            if description.status is WorkflowExecutionStatus.RUNNING or not self._is_ours(description):
+                return None
+            run = self._client.get_workflow_handle(handle.id, run_id=description.run_id, result_type=EpisodeResult)
+            if description.status is not WorkflowExecutionStatus.COMPLETED:
+                return await self._held_at_its_end(run, episode, description.close_time or datetime.now(UTC))
+            last = await run.result(follow_runs=False, rpc_timeout=QUERY_TIMEOUT)
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
-                return ""
+                return None
             raise failure(ErrorType.UNREACHABLE, f"Temporal can't describe {handle.id}: {error.message}") from error
-        if last.outcome is Outcome.ABORTED and episode.need.since <= last.ended:
+        if last.outcome is Outcome.ABORTED and need.since is not None and need.since <= last.ended:
             ended = f"incident {last.incident} was ended by a person and the node has not been healthy since: {last.message}"
-            return f"{ended}; {until_well_or_asked(episode.node)}"
-        return ""
+            return _Stopped(f"{ended}; {until_well_or_asked(episode.node)}")
+        return None
+
+    async def _held_at_its_end(
+        self, run: WorkflowHandle[object, EpisodeResult], episode: FencingInput | RemediationInput, ended: datetime
+    ) -> _Stopped | None:
+        """Of an episode that was terminated, or failed: what people had said to it is in its history alone (S44). One that does
+        not answer, since no code can replay it, keeps no node from being repaired."""
+        since = episode.need.since if episode.need is not None else None
+        if since is not None and since > ended:
+            return None
+        try:
+            status: EpisodeStatus = await run.query("status", result_type=EpisodeStatus, rpc_timeout=QUERY_TIMEOUT)
+        except (RPCError, WorkflowQueryFailedError) as error:
+            activity.logger.warning("whether a person held %s when it ended is not known: %s", run.id, error.message)
+            return None
+        over = status.held_until is not None and status.held_until <= activity.info().started_time
+        if not (said := status.aborted or ("" if over else status.held)):
+            return None
+        until = None if status.aborted else status.held_until
+        was = f"incident {status.incident} did not end by itself, and was {said}"
+        return _Stopped(f"{was}; {until_well_or_asked(episode.node, once=since is not None)}", until)
 
     async def name_deployment(self, request: NameRequest) -> DeploymentName:  # noqa: ARG002 - one deployment, whatever the cluster
         """Asked of the server, so that every process of a deployment says the same."""

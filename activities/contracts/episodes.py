@@ -50,7 +50,8 @@ class Opened(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenOutcome:
-    """One node's outcome. `holder`: incident and kind of the episode that is in the way."""
+    """One node's outcome. `holder`: incident and kind of the episode that is in the way. until: when what holds it off ends by
+    itself."""
 
     node: str
     incident: str
@@ -59,6 +60,7 @@ class OpenOutcome:
     run_id: str = ""
     holder: str = ""
     reason: str = ""
+    until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -71,11 +71,11 @@ def advice(accepted: Sequence[AcceptedCommand]) -> str:
     return "; ".join(parts)
 
 
-def until_well_or_asked(node: str) -> str:
+def until_well_or_asked(node: str, *, once: bool = True) -> str:
     """How long a node is left alone after its episode was stopped, and the command that ends that. node: of a Machine without a
-    Node `machine/<namespace>/<name>`, which can't be fenced."""
-    verb = "remediate" if node.startswith("machine/") else "fence"
-    return f"until it is healthy once, or a person asks: `nodewarden {verb} {node} --reason …`"
+    Node `machine/<namespace>/<name>`, which can't be fenced. once: whether being healthy once ends it as well."""
+    verb, well = "remediate" if node.startswith("machine/") else "fence", "it is healthy once, or " if once else ""
+    return f"until {well}a person asks: `nodewarden {verb} {node} --reason …`"
 
 
 PAGE = "runbooks/needs-a-person.html"

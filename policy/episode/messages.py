@@ -454,6 +454,8 @@ class EpisodeStatus:
     held: str = ""
     held_by: tuple[str, ...] = ()
     """The owner of each hold (`CommandAuthor.owner`), as `resume --of` names it."""
+    held_until: datetime | None = None
+    """When the last of them ends; None where it is not held, or has no end."""
     question: int = 0
     """The number of the latest question to people; an answer has to name it (S48)."""
     ways: tuple[AcceptedCommand, ...] = ()

@@ -56,7 +56,8 @@ from policy.values.mode import Mode
 from tests.workflows.fencing_run import fencing
 from tests.workflows.preservation_run import machine, preserving
 from tests.workflows.surroundings import Measured
-from tests.workflows.world import World, plan
+from tests.workflows.world import NODE, World, plan
+from workflows.kit.options import WORKFLOW_QUEUE
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -122,11 +123,12 @@ class EndedEpisode:
         )
 
 
-def service(client: Client) -> EpisodeService:
-    async def ours(_: Client) -> str:
-        return "ours"
+async def nameless(_: Client) -> str:
+    return "ours"
 
-    return EpisodeService(client, task_queue=OURS, holder=ours)
+
+def service(client: Client) -> EpisodeService:
+    return EpisodeService(client, task_queue=OURS, holder=nameless)
 
 
 def foreign_worker(client: Client, queue: str, served: type) -> Worker:
@@ -280,6 +282,44 @@ async def test_a_persons_abort_holds_for_the_wish_that_stood_then_even_where_no_
     assert found.opened is expected
     assert ("incident i-1 was ended by a person" in found.reason) is (expected is Opened.HELD_OFF)
     assert (f"`nodewarden fence {node} --reason …`" in found.reason) is (expected is Opened.HELD_OFF)
+
+
+BY_PEOPLE = [
+    ("hold", None, Opened.HELD_OFF, "held by ada (identity not verified): we look first"),
+    ("hold", timedelta(hours=1), Opened.HELD_OFF, "held by ada (identity not verified), until "),
+    ("hold", timedelta(milliseconds=300), Opened.STARTED, ""),
+    ("abort", None, Opened.HELD_OFF, "by ada (identity not verified): drill"),
+    ("resume", None, Opened.STARTED, ""),
+]
+
+
+@pytest.mark.parametrize(("word", "lasts", "expected", "said"), BY_PEOPLE, ids=str)
+async def test_s44_what_a_person_has_said_to_an_episode_holds_where_that_is_terminated(
+    env: WorkflowEnvironment, word: str, lasts: timedelta | None, expected: Opened, said: str
+) -> None:
+    """S20: the next one fenced the machine that a person had in hand. A hold that is over, or was ended, keeps nothing back."""
+    world = World(need=Need(kind=NeedKind.CHECK, since=datetime.now(UTC) - timedelta(minutes=1)))
+    async with fencing(env, world, at="mark") as run:
+        cluster, until = run.handle.id.split("/")[1], datetime.now(UTC) + lasts if lasts is not None else None
+        if word == "abort":
+            await run.abort()
+        else:
+            await run.hold(until=until)
+        if word == "resume":
+            await run.resume()
+        await run.handle.terminate()
+        if until is not None and expected is Opened.STARTED:
+            await asyncio.sleep((until - datetime.now(UTC)).total_seconds())
+        ours = EpisodeService(env.client, task_queue=f"{WORKFLOW_QUEUE}-{cluster}", holder=nameless)
+        again = FencingInput(cluster=cluster, node=NODE, incident="i-2", need=world.need)
+        environment = ActivityEnvironment()
+        environment.info = replace(environment.info, started_time=datetime.now(UTC))
+        (found,) = (await environment.run(ours.open, OpenRequest(cluster=cluster, episodes=(again,)))).outcomes
+        if found.opened is Opened.STARTED:
+            await env.client.get_workflow_handle(found.workflow_id).terminate()
+    assert (found.opened, said in found.reason) == (expected, True), found.reason
+    assert found.until == (until if expected is Opened.HELD_OFF else None)
+    assert (f"`nodewarden fence {NODE} --reason …`" in found.reason) is (expected is Opened.HELD_OFF)
 
 
 @dataclass(frozen=True)

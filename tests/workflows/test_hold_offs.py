@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
-from temporalio import workflow
+from temporalio import activity, workflow
 from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts import metrics
-from activities.contracts.episodes import EpisodeDescription
+from activities.contracts.episodes import EpisodeDescription, Opened, OpenRequest, OpenResult
 from policy.checks.fence_policies import Attempts, FencePolicies
 from policy.episode.messages import FencingInput, Kind, Need, NeedKind, Outcome, SeenNode, scanner_id
 from policy.episode.permits import Permit, PermitDecision, PermitRequest, PermitState, Release
@@ -19,7 +19,7 @@ from policy.scan.repeat_alarm import RepeatAlarm
 from policy.scan.scan_report import CheckReport, ScanReport
 from tests.workflows.fencing_run import fencing
 from tests.workflows.scanner_run import NOW, Scan, ScriptedCluster, candidate, check, report, scanning
-from tests.workflows.surroundings import Measured, eventually, worker
+from tests.workflows.surroundings import Measured, eventually, let_pass, worker
 from tests.workflows.world import World
 from workflows.definitions.scanner import HealthScanner
 from workflows.kit.messages import HoldOff
@@ -316,3 +316,27 @@ async def test_an_alarm_is_counted_once_by_a_metric(server: WorkflowEnvironment,
     assert [(update.value, update.attributes["node"], update.attributes["cause"]) for update in counted] == [
         (1, "node-1", "Ready")
     ]
+
+
+class HeldByAPerson(ScriptedCluster):
+    """Its last episode was terminated while a person held it."""
+
+    until: datetime | None = None
+
+    async def open(self, request: OpenRequest) -> OpenResult:
+        now = activity.info().started_time
+        self.until = self.until or now + timedelta(minutes=30)
+        self.outcomes = {"node-1": Opened.HELD_OFF if now < self.until else Opened.STARTED}
+        return OpenResult(outcomes=tuple(replace(each, until=self.until) for each in (await super().open(request)).outcomes))
+
+
+async def test_s44_a_node_that_is_held_until_a_moment_is_repaired_from_then_on(env: WorkflowEnvironment) -> None:
+    world = HeldByAPerson(report("node-1"))
+    async with scanning(env, world) as scan:
+        (held,) = (await scan.until(lambda status: bool(status.held_off))).held_off
+        assert held.until == world.until
+        for minutes, opened in ((29, []), (2, ["node-1"])):
+            await let_pass(env, scan.handle, timedelta(minutes=minutes))
+            world.show(world.current)
+            await let_pass(env, scan.handle, timedelta(seconds=5))
+            assert [each.node for each in world.opened] == opened

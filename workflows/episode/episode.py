@@ -341,6 +341,7 @@ class Episode:
             advice=self.advice,
             held=self.held_by if self.is_held else "",
             held_by=self.owners,
+            held_until=self.held.until if self.held is not None and self.is_held else None,
             question=self.state.question,
             readings=tuple(self.state.readings.values()),
             override=self.overridden_by,

@@ -55,9 +55,12 @@ def is_left_alone(state: ScannerState, node: str) -> bool:
     return node in state.settling or node in state.held_off
 
 
-def note_refused_opening(state: ScannerState, permit: Permit, reason: str, *, holder: str, until_well: bool) -> None:
-    """The episode of that permit could not be opened. until_well: else for a moment."""
-    until = None if until_well else workflow.now() + AFTER_REFUSAL
+def note_refused_opening(
+    state: ScannerState, permit: Permit, reason: str, *, holder: str, until_well: bool, until: datetime | None = None
+) -> None:
+    """The episode of that permit could not be opened. until_well: until a person's word ends, the last one of which is known;
+    else for a moment."""
+    until = until if until_well else workflow.now() + AFTER_REFUSAL
     judges = _judges(state, permit.node, permit) if until_well else ()
     state.held_off[permit.node] = HoldOff(node=permit.node, reason=reason, until=until, holder=holder, judges=judges)
 

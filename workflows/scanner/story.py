@@ -464,10 +464,10 @@ class ScannerStory:
         state.remove(outcome.node, outcome.incident)
         state.notified.pop(outcome.node, None)  # another episode may have the node
         if permit is not None:
-            reason, until_well = outcome.reason or outcome.holder, outcome.opened is Opened.HELD_OFF
+            reason, held = outcome.reason or outcome.holder, outcome.opened is Opened.HELD_OFF
             about = {"node": permit.node, "uid": permit.node_uid, "incident": permit.incident, "rule": outcome.opened.value}
             state.record(self._scanner.cluster, DecisionKind.REFUSED, act="open", message=reason, **about)
-            hold_offs.note_refused_opening(state, permit, reason, holder=outcome.holder, until_well=until_well)
+            hold_offs.note_refused_opening(state, permit, reason, holder=outcome.holder, until_well=held, until=outcome.until)
         self._underway.changed = True
 
     async def _describe(self, nodes: tuple[str, ...], report: ScanReport) -> None:
