@@ -177,6 +177,9 @@ def early(witness: Witness, before: Before, proof_at: datetime) -> list[str]:
     return [f"before the proof: {each}" for each in hits if each.at < proof_at or each.power != "off"]
 
 
+LEASE_LEFT = "the node's maintenance lease is left"
+
+
 async def left_over(cluster: SimulatedCluster, before: Before) -> list[str]:
     """What of ours still stands on the node, and what of others' has changed; read live (S28, S35)."""
     try:
@@ -203,7 +206,7 @@ async def left_over(cluster: SimulatedCluster, before: Before) -> list[str]:
 
 async def _lease_left(cluster: SimulatedCluster, before: Before) -> list[str]:
     is_there = await _exists(cluster, LEASES.path(f"node-{before.node}", namespace=NODE_LEASES))
-    return ["the node's maintenance lease is left"] if is_there else []
+    return [LEASE_LEFT] if is_there else []
 
 
 async def _exists(cluster: SimulatedCluster, path: str) -> bool:

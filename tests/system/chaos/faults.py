@@ -254,7 +254,7 @@ async def _api_restored(arena: Arena, node: str, rng: Random) -> AsyncIterator[b
                 await asyncio.sleep(0.4)
             await asyncio.sleep(rng.uniform(0, 1.2))
             if arena.pods() == pods and not arena.any_out_of_service():
-                arena.api.store.restore(saved)
+                arena.restore(saved)
                 restored = True
     yield restored
 
