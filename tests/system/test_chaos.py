@@ -9,6 +9,7 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,14 @@ def test_a_seed_draws_the_same_rounds_and_each_has_a_kill() -> None:
     assert [str(each) for each in rounds] == [str(drawn(7, number, nodes, 7, tuple(FAULTS))) for number in range(1, 400)]
     assert all(any(strike.fault.kills for strike in each.strikes) for each in rounds)
     assert {strike.fault.name for each in rounds for strike in each.strikes} == {fault.name for fault in FAULTS}
+
+
+def test_rounds_are_drawn_for_a_cluster_of_any_size() -> None:
+    """A storm, in which no power is commanded, has fewer faults that kill than a large cluster would have."""
+    for size in (12, 96, 160, 500):
+        nodes = [f"node-{number}" for number in range(1, size + 1)]
+        rounds = [drawn(2036, number, nodes, ceil(size * 0.51), tuple(FAULTS)) for number in range(1, 100)]
+        assert any(each.storm for each in rounds)
 
 
 def test_the_page_shows_each_fault() -> None:

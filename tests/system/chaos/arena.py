@@ -137,7 +137,11 @@ def drawn(seed: int, number: int, nodes: list[str], needed: int, faults: tuple[F
     if storm:  # in which nothing is commanded
         kills = [fault for fault in kills if "in mid power" not in fault.name]
     more_kills = kills * min(times, 2)  # a large cluster meets the same one twice
-    chosen = [*rng.sample(more_kills, rng.randint(3 * times // 2, 3 * times)), *rng.sample(others, rng.randint(times, 3 * times))]
+    kill_count, other_count = rng.randint(3 * times // 2, 3 * times), rng.randint(times, 3 * times)
+    chosen = [
+        *rng.sample(more_kills, min(kill_count, len(more_kills))),
+        *rng.sample(others, min(other_count, len(others))),
+    ]
     chosen = [fault for fault in chosen if not any(other.name == fault.never_with for other in chosen)]
     orders = [at for at, fault in enumerate(chosen) if fault.name.endswith("an act")]  # a worker obeys one order at a time
     apart, *others_struck = rng.sample([each.node for each in broken], count)
