@@ -212,12 +212,14 @@ class ObservationRecord:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScannerSpells:
     """Answer of the scanner's `spells` query: the open spells, and those that have ended and are not recorded yet; left_out: how
-    many more nodes are due. days: the node-days that are not recorded yet. records: those that a stop could not record."""
+    many more nodes are due. days: the node-days that are not recorded yet. records: those that a stop could not record.
+    former_run: an earlier one that is still to be asked, before which nothing is known."""
 
     spells: tuple[Spell, ...] = ()
     left_out: int = 0
     days: tuple[NodeDays, ...] = ()
     records: tuple[ObservationRecord, ...] = ()
+    former_run: str = ""
 
 
 def unsound(spell: Spell) -> str:

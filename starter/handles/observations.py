@@ -178,7 +178,8 @@ class Observations:
         except RequestError as error:
             return ScannerSpells(), [f"spells that last, as the scanner does not say: {error}"]
         more = f"{found.left_out} more nodes that are due now: the scanner keeps no more spells"
-        return found, [more] if found.left_out else []
+        late = "spells that last: the scanner has not learned yet what the one before it knew"
+        return found, [late] if found.former_run else [more] if found.left_out else []
 
     def _recorded(self, cluster: str, spell: Spell, workflow_id: str) -> RecordedSpell:
         page = page_of(self._page, cluster, spell.node)

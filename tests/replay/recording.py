@@ -151,6 +151,10 @@ RESTS = {
         "scanner-rests-for-the-last-one",
         "until the list of open episodes has all that the last scanner admitted",
     ),
+    "test_scanner_spells::test_a_last_scanner_that_answers_late_loses_no_spell_and_keeps_no_node_waiting": (
+        "scanner-rests-for-spells",
+        "before the last scanner is asked again for its spells",
+    ),
     "test_releases::test_s14_while_temporal_can_t_be_asked_a_permit_counts": (
         "scanner-rests-for-a-release",
         "before episodes are asked again for permits that were given back in their names",

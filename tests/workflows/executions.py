@@ -94,6 +94,7 @@ class Execution:
     run_id: str
     incident: str
     closed: bool = False
+    ended: datetime | None = None
     result: Any = None
     failure: str = ""
     ending: WorkflowCommand | None = None
@@ -232,7 +233,7 @@ class Execution:
 
     def terminate(self) -> None:
         """End it in mid-air. What its activities have begun goes on."""
-        self.closed = True
+        self.closed, self.ended = True, self.ended or self.clockwork.now
         self.failure = "terminated"
         self.forget()
 
@@ -425,7 +426,7 @@ class Execution:
     def _obey(self, command: WorkflowCommand, decided: datetime | None = None) -> None:
         """decided: when it was said, where that was before a reset."""
         if command.WhichOneof("variant") in ENDINGS:
-            self.closed, self.ending = True, command
+            self.closed, self.ended, self.ending = True, self.clockwork.now, command
         match command.WhichOneof("variant"):
             case "start_timer":
                 self._start_timer(command.start_timer.seq, command.start_timer.start_to_fire_timeout.ToTimedelta())

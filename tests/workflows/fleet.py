@@ -430,7 +430,7 @@ class Fleet:
         lives = [each for each in reversed(self.clockwork.runs) if each.run_id != self._attempt.run_id]
         if not lives:
             return FoundOpen(nodes=nodes, repaired=False)
-        former = next((run for run, before in zip(lives, [*lives[1:], None], strict=True) if self._knew(run, before)), lives[0])
+        former = next((run for run, before in zip(lives, [*lives[1:], None], strict=True) if self.knew(run, before)), lives[0])
         modes, pauses = self._memo(former, MODES_MEMO, None, ClusterModes), self._memo(former, PAUSES_MEMO, (), Pauses)
         armed = modes is not None and modes.is_known and modes.default is Mode.REPAIR
         return FoundOpen(
@@ -438,6 +438,7 @@ class Fleet:
             earlier=True,
             repaired=armed,
             former=former.run_id,
+            ended=lives[0].ended,
             modes=modes,
             pauses=pauses,
             mode_changes=self._memo(former, MODE_CHANGES_MEMO, (), ModeChanges),
@@ -445,7 +446,7 @@ class Fleet:
             stopped=self._memo(lives[0], STOPPED_MEMO, (), tuple[str, ...]),
         )
 
-    def _knew(self, run: Execution, before: Execution | None) -> bool:
+    def knew(self, run: Execution, before: Execution | None) -> bool:
         """Whether it had taken over what the runs before it knew."""
         goes_on = {before.run_id} if before is not None and before.continued == run.run_id else set[str]()
         return self._memo(run, TOOK_OVER_MEMO, "", str) in {run.run_id, *goes_on}

@@ -29,10 +29,11 @@ from policy.episode.permits import (
 from policy.episode.proofs import compare_identity
 from policy.scan.scan_report import ClusterLease
 from policy.values.mode import Mode
+from tests.workflows.attempts import START
 from tests.workflows.clockwork import Perils
-from tests.workflows.executions import Word
+from tests.workflows.executions import Execution, Word
 from tests.workflows.fleet import BOOT, SCANNER, Body, Episode, Fleet, Written
-from tests.workflows.fleet_referee import EXCLUDED, HELD, MODE, OFF, SHOWN, FleetReferee, rules_of
+from tests.workflows.fleet_referee import EXCLUDED, HELD, MODE, OFF, ORDER, SHOWN, FleetReferee, rules_of
 from tests.workflows.plays import Move, least
 from workflows.kit.messages import ModeRequest, PauseRequest, StopRequest, UnpauseRequest
 from workflows.scanner.story import NOT_TAKEN_OVER
@@ -62,6 +63,8 @@ class FleetPlay:
         """The last command, for one that is given twice."""
         self._unsure = False
         """Whether a reset has taken back what people have said."""
+        self._learned = START
+        """When the scanner had begun of which it is known what it has taken over."""
         self.draw = draw
         self.told: list[str] = []
 
@@ -130,17 +133,32 @@ class FleetPlay:
         """What became of commands."""
         self.referee.judge_permits()
         scanner = self.fleet.scanner
-        if self._unsure and scanner is not None and scanner.begun and not scanner.hears:
-            self._unsure = False
-            status = scanner.query("status")
-            self.referee.rules = rules_of(status)
-            self.referee.pauses = {each.owner.partition(" (")[0]: (each.since, each.until) for each in status.pauses}
+        if scanner is not None and scanner.begun and not scanner.hears:
+            self._learn_what_is_left(scanner)
         for each in [each for each in self._words if each[2].done]:
             self._words.remove(each)
             name, request, word = each
             if not word.refused and isinstance(word.answer, str):
                 self._obeyed(name, request, word)
         self.referee.note()
+
+    def _learn_what_is_left(self, scanner: Execution) -> None:
+        """Of what people had said before a reset, or to the scanner before this one, once it has taken that over: each pause, at
+        least, and no higher mode (S44, S52)."""
+        if self._learned == self.fleet.begun or not self.fleet.knew(scanner, scanner.former):
+            return
+        self._learned, status, referee = self.fleet.begun, scanner.query("status"), self.referee
+        modes = [(each, referee.ruled(each)) for each in self.fleet.nodes.values()]
+        if self._unsure:
+            self._unsure, pauses = False, {each.owner.partition(" (")[0]: (each.since, each.until) for each in status.pauses}
+            for owner, (_, until) in referee.pauses.items():
+                if owner not in pauses and (until is None or until > self.fleet.now):
+                    referee.fault("S44", f"the pause of {owner} is lost by a reset")
+            referee.rules, referee.pauses = rules_of(status), pauses
+        referee.take_before(status)
+        for body, mode in modes:
+            if ORDER.index(referee.ruled(body)) > ORDER.index(mode):
+                referee.fault("S52", f"a scanner that begins raises the mode of {body.name} from {mode} to {referee.ruled(body)}")
 
     def _obeyed(self, name: str, request: Any, word: Word) -> None:
         referee, now = self.referee, word.taken or self.fleet.now
@@ -150,12 +168,15 @@ class FleetPlay:
                 rack, nodes = request.selector.removeprefix("rack="), request.nodes
                 kept = [each for each in referee.rules if (set(each[1]), each[2]) != (set(nodes), rack)]
                 before, stops, referee.ruled_at = referee.rules, request.mode != "repair", now
+                lowered = referee.before
+                referee.before = lowered if nodes or rack else []
                 if request.mode == "unset":
                     referee.rules = kept if nodes or rack else []
-                    if referee.rules == before:
+                    if (referee.rules, referee.before) == (before, lowered):
                         referee.fault("S44", f"a rule is taken back that is none: {request}")
                 else:
                     referee.rules = [*(kept if nodes or rack else []), (request.mode, nodes, rack)]
+                    referee.fresh.append(referee.rules[-1])
                     if f"is {request.mode}" not in word.answer:
                         referee.fault("S44", f"{request} is answered: {word.answer}")
             case "pause":

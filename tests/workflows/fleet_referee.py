@@ -20,6 +20,8 @@ from tests.workflows.attempts import START, Attempt
 from tests.workflows.fleet import TIMEOUT, Body, Episode, Fleet, Written
 
 Fact = tuple[str, ...]
+Rule = tuple[str, tuple[str, ...], str]
+"""Mode, nodes, rack."""
 SEEN = timedelta(seconds=30)
 """How old a report may be by which an episode is opened (15 s), and how long it may have been on its way, or behind, before."""
 SHOWN = timedelta(seconds=45)
@@ -66,8 +68,11 @@ class FleetReferee:
 
     def __init__(self, fleet: Fleet, default: str) -> None:
         self.fleet, self.default = fleet, default
-        self.rules: list[tuple[str, tuple[str, ...], str]] = []
-        """What people have set: mode, nodes, rack; the oldest first."""
+        self.rules: list[Rule] = []
+        """What people have set, the oldest first."""
+        self.before: list[Rule] = []
+        """What was set before a reset, or a beginning: it goes on lowering (S52), but for nodes that a rule of `fresh` covers."""
+        self.fresh: list[Rule] = []
         self.ruled_at = START
         """When people have set a mode last."""
         self.pauses: dict[str, tuple[datetime, datetime | None]] = {}
@@ -101,7 +106,15 @@ class FleetReferee:
 
     def ruled(self, body: Body) -> str:
         """The mode that people have set for it."""
-        return next((each[0] for each in reversed(self.rules) if covers(each, body)), self.default)
+        rule = next((each for each in reversed(self.rules) if covers(each, body)), (self.default, (), ""))
+        lower = [each[0] for each in reversed(self.before) if covers(each, body)] if rule not in self.fresh else []
+        return min(rule[0], *lower[:1], key=ORDER.index) if lower else rule[0]
+
+    def take_before(self, status: Any) -> None:
+        """A scanner says what goes on from before it began."""
+        self.before = [*map(_rule, status.modes.before)]
+        since = status.modes.before[0].at if self.before else START
+        self.fresh = [_rule(each) for each in status.modes.rules if each.at >= since]
 
     def is_due(self, body: Body) -> bool:
         """Whether some check asks for it now. None asks for a node that is excluded."""
@@ -342,12 +355,16 @@ class FleetReferee:
         return any(self.mode(body, each) == "observe" for each in checks)
 
 
-def rules_of(status: Any) -> list[tuple[str, tuple[str, ...], str]]:
+def rules_of(status: Any) -> list[Rule]:
     """What people have set, as the scanner says."""
-    return [(each.mode.value, each.nodes, each.selector.removeprefix("rack=")) for each in status.modes.rules]
+    return [*map(_rule, status.modes.rules)]
 
 
-def covers(rule: tuple[str, tuple[str, ...], str], body: Body) -> bool:
+def _rule(said: Any) -> Rule:
+    return said.mode.value, said.nodes, said.selector.removeprefix("rack=")
+
+
+def covers(rule: Rule, body: Body) -> bool:
     """Whether that rule of people is for that node."""
     _, nodes, rack = rule
     return (body.rack == rack and body.present) if rack else (not nodes or body.name in nodes)

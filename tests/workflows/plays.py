@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
@@ -20,6 +21,13 @@ class Move:
 
     def __str__(self) -> str:
         return f"{self.name}({self.number}), then {self.wait:g} s"
+
+
+def read(printed: str) -> list[Move]:
+    """Moves as a play that failed has printed them."""
+    return [
+        Move(name, int(number), float(wait)) for name, number, wait in re.findall(r"(\w+)\((\d+)\), then ([\d.]+) s", printed)
+    ]
 
 
 def least(parts: list[Part], fails: Callable[[list[Part]], object]) -> list[Part]:

@@ -26,6 +26,7 @@ from tests.workflows.clockwork import Perils
 from tests.workflows.faults import Fault
 from tests.workflows.fleet import Fleet
 from tests.workflows.fleet_moves import MOVES, FleetPlay, Move, least, story
+from tests.workflows.plays import read
 from tests.workflows.preservation_moves import MOVES as KEPT
 from workflows.kit.messages import ModeRequest, PauseRequest, StopRequest
 
@@ -82,6 +83,23 @@ def test_a_scanner_that_is_cancelled_in_the_very_task_that_answers_its_scan_ends
 def test_what_a_reset_has_scheduled_anew_is_not_opened_long_after_it_was_decided() -> None:
     """S18: n7 had been well for a minute."""
     assert FleetPlay(1102).run() == []
+
+
+FOUND = {
+    "a queue that is full for ten seconds loses no spell of the last scanner": (93, """
+        sickens(627897320), then 12 s  sickens_some(844926783), then 12 s  pauses(289979139), then 2 s
+        rolls(750287167), then 31 s  sickens_some(607769176), then 2 s  is_terminated(1013719531), then 0 s
+        sickens(187169745), then 31 s"""),
+    "S44: a pause after a reset of a history that is seconds old outlives the next reset": (36, """
+        sets_mode(939595635), then 0 s  rolls(84390064), then 0 s  sickens_some(432473), then 9.9 s
+        is_reset(539575158), then 12 s  pauses(673224370), then 12 s  is_reset(189467686), then 31 s"""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", FOUND)
+def test_what_a_play_has_found_is_mended(what: str) -> None:
+    seed, printed = FOUND[what]
+    assert FleetPlay(seed, read(printed)).run() == []
 
 
 @pytest.mark.parametrize(("added", "most"), [("is_unreadable", 3), ("sickens_some forges_release", 6)])

@@ -92,6 +92,8 @@ FULL = ScannerState(
         ),
     ),
     days_counted_at=NOW,
+    former_run="run-1",
+    former_until=LATER,
 )
 EMPTY = ScannerState(started=NOW)
 

@@ -203,11 +203,40 @@ async def test_what_a_reset_took_back_is_what_the_last_life_knew(env: WorkflowEn
         assert not world.recorded
 
 
-async def test_a_last_scanner_that_does_not_answer_keeps_no_node_waiting(env: WorkflowEnvironment) -> None:
+async def test_a_last_scanner_that_answers_late_loses_no_spell_and_keeps_no_node_waiting(env: WorkflowEnvironment) -> None:
+    """S44: until it has answered no spell begins, since a second one would for the same sickness; it may name one before it."""
+    world = after_another(ScriptedCluster(report("a", "b")), LEFT)
+    world.fails["former"] = 2
+    world.former_runs = {"run-1": "run-0"}
+    async with scanning(env, world) as scan:
+        await scan.has_opened(1)
+        early = await scan.client_handle().query(HealthScanner.spells)
+        assert (early.spells, early.former_run) == ((), "run-1")
+        await let_pass(env, scan.handle, timedelta(seconds=21))
+        status = await scan.until(lambda status: bool(status.spells))
+        assert [(each.node, each.due) for each in status.spells] == [("b", LEFT.due)]
+
+
+async def test_a_scanner_that_is_stopped_before_the_last_one_has_answered_leaves_its_spells_to_the_next(
+    env: WorkflowEnvironment,
+) -> None:
     world = after_another(ScriptedCluster(report("a", "b")), LEFT)
     world.fails["former"] = 99
     async with scanning(env, world) as scan:
         await scan.has_opened(1)
+        await scan.client_handle().execute_update(HealthScanner.stop, StopRequest(who="ada", reason="maintenance"))
+        await scan.handle.result()
+        assert (await scan.handle.query(HealthScanner.spells)).former_run == "run-1"
+    assert not world.recorded
+
+
+async def test_a_last_scanner_that_never_answers_keeps_no_spell_waiting_for_long(env: WorkflowEnvironment) -> None:
+    world = after_another(ScriptedCluster(report("a", "b")), LEFT)
+    world.fails["former"] = 99
+    async with scanning(env, world) as scan:
+        await scan.has_opened(1)
+        await let_pass(env, scan.handle, timedelta(seconds=130))
+        world.show(report("a", "b"))
         status = await scan.until(lambda status: len(status.spells) == 1)
         assert (status.spells[0].node, status.spells[0].due > LEFT.due) == ("b", True)
 

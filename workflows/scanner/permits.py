@@ -44,6 +44,7 @@ PAUSE_AFTER_FAILURE = timedelta(seconds=5)
 LIST_LAG = timedelta(seconds=10)
 """How long at most Temporal's list of open workflows lacks one that has begun; a second is usual."""
 DESCRIBED_AT_ONCE = 200
+BORN_AGAIN = "a young history that was reset to its first task is seen"
 
 
 def strangers(cluster: str, state: ScannerState, report: ScanReport) -> tuple[Permit, ...]:
@@ -77,6 +78,8 @@ class Holders:
         self._scanner = scanner
         self._state = state
         self._list_complete_from = state.started + LIST_LAG
+        self.began_as = ""
+        """The run that the first event of this history names."""
         self._run, self._forgotten = "", False
         """Of this history only: another run in a report, or a call of `forget`, shows a reset."""
         self.problem = ""
@@ -97,7 +100,9 @@ class Holders:
         episode that it let act. A reset of this workflow takes back what it knew, which its first report shows: built anew, too.
         """
         state = self._state
-        if self._forgotten or (report.run and self._run not in {"", report.run}):
+        # Of a history that was reset to its first task, before what is carried over was too old.
+        reborn = not self._run and self.began_as and report.run not in {"", self.began_as}
+        if self._forgotten or (report.run and self._run not in {"", report.run}) or (reborn and workflow.patched(BORN_AGAIN)):
             state.known, self._forgotten, self._list_complete_from = False, False, workflow.now() + LIST_LAG
             self.was_reset = True
         self._run = report.run or self._run

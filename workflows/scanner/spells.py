@@ -32,6 +32,10 @@ AGAIN = timedelta(minutes=1)
 """How long after a failure a record is asked for again."""
 ON_STOP = timedelta(seconds=15)
 TAKEN_OVER = timedelta(seconds=10)
+"""So long one try at what the last scanner knew may take, and the first decision waits for the first one only."""
+ASKED_FOR, ASKED_AGAIN = timedelta(minutes=2), timedelta(seconds=5)
+"""How long it is asked for, and the pause between two tries: a queue of Temporal's that is full for a moment loses no spell."""
+ASKED_LATER = "the last scanner is asked again for its spells"
 RECORDS = "what is not repaired is recorded"
 """Marks the histories that record it: one of an earlier build leaves it to the next one."""
 
@@ -43,13 +47,18 @@ class Spells:
         self._scanner = scanner
         self._state = state
         self._recording = CoalescedTask(tasks, self._record_next)
+        self._asking = CoalescedTask(tasks, self._ask_former)
         self._not_before = state.started
         self._tried_storms = list[str]()
         """In this history, the latest try last: a storm that can't be recorded takes turns with the others."""
 
     def decide(self, report: ScanReport, refused: Iterable[Refused], opening: Collection[str]) -> None:
-        """After each decision about a report. opening: the nodes of which an episode is being opened."""
+        """After each decision about a report. opening: the nodes of which an episode is being opened. While it is not known which
+        spells were open before, none begins or ends: a second one would begin for the same sickness."""
         state = self._state
+        if state.former_run:
+            self._asking.ask()
+            return
         begun = {
             each.node: each
             for each in state.permits.values()
@@ -73,7 +82,7 @@ class Spells:
         """Of each report, as soon as it comes and before it takes the last one's place: the time between counts for the nodes of
         the last one, and a Node that is gone takes none of it along. wait: the longest of the scans between the two."""
         state, now, longest = self._state, workflow.now(), wait + options.SCAN_GRACE
-        live = report.view.synced and not report.view.stale
+        live = report.view.synced and not report.view.stale and not state.former_run
         if live and state.report is not None:
             since = state.days_counted_at
             state.node_days = spell_lifecycle.counted_days(state.node_days, state.report, since, now, longest=longest)
@@ -90,14 +99,23 @@ class Spells:
     def known(self, most: int | None = None) -> ScannerSpells:
         """All that is not recorded yet. most: so many spells, the oldest."""
         state = self._state
+        if state.former_run:
+            return ScannerSpells(former_run=state.former_run)
         found = sorted((*state.spells.values(), *state.spells_ended, *state.spells_of_storms), key=lambda each: each.due)
         spells, left_out = tuple(found[:most]), state.spells_left_out
         return ScannerSpells(spells=spells, left_out=left_out, days=state.node_days, records=state.unrecorded)
 
     async def take_over(self, run_id: str) -> None:
         """What the last scanner knew, which was terminated, stopped while nothing could be recorded, or reset into this one: in
-        place of what is known here, so that a spell keeps its id. Before the first decision of this life. What can't be asked
-        for in that time is lost, and nothing else waits for it."""
+        place of what is known here, so that a spell keeps its id. Before the first decision of this life; where it is not
+        answered by then, it is asked for beside the scan."""
+        left = await self._asked(run_id)
+        if left and workflow.patched(ASKED_LATER):
+            self._state.former_run, self._state.former_until = left, workflow.now() + ASKED_FOR
+
+    async def _asked(self, run_id: str) -> str:
+        """Take over what that run knew. Returns the run that is to be asked next: itself again, or one that it could not ask
+        either. "": none."""
         state = self._state
         try:
             request = FormerRun(workflow_id=workflow.info().workflow_id, run_id=run_id)
@@ -105,17 +123,35 @@ class Spells:
             call["schedule_to_close_timeout"] = TAKEN_OVER
             found = await options.execute(EpisodeActivities.former_spells, request, call, "takes over open spells")
         except ActivityError as error:
-            workflow.logger.warning("what the last scanner has not recorded is lost: %s", error_message(error))
-            return
+            workflow.logger.warning("what the last scanner has not recorded is not known: %s", error_message(error))
+            return run_id
+        if found.former_run:
+            return found.former_run
         state.spells = {each.node: each for each in found.spells if each.ended is None}
         state.spells_ended = [each for each in found.spells if each.ended is not None]
         state.spells_of_storms, state.node_days, state.unrecorded = [], found.days, found.records
+        return ""
+
+    async def _ask_former(self) -> None:
+        """Until it is answered, in this history or the next; after that time its spells are lost."""
+        state = self._state
+        if state.former_run:
+            state.former_run = await self._asked(state.former_run)
+        if state.former_run and state.former_until is not None and workflow.now() >= state.former_until:
+            workflow.logger.warning("what the last scanner has not recorded is lost")
+            state.former_run = ""
+        elif state.former_run:
+            await workflow.sleep(ASKED_AGAIN, summary="before the last scanner is asked again for its spells")
+            self._asking.ask()
 
     async def end(self, *, stopped: bool) -> None:
         """stopped: no history follows, so that all is recorded now, open spells as still sick. What can't be recorded in that
         time the next scanner takes over. Else the next history goes on with all of it."""
         self._recording.end()
+        self._asking.end()
         state, stop = self._state, workflow.now()
+        if state.former_run:
+            return
         known = state.spells or state.spells_ended or state.spells_of_storms or state.node_days or state.unrecorded
         if not stopped or not known or not workflow.patched(RECORDS):
             return

@@ -122,6 +122,9 @@ class ScannerState:
     """Node-days until a stop, at which they could not be recorded: of this scanner, or of the one before."""
     days_counted_at: datetime | None = None
     """Up to when; None: the last report was not live."""
+    former_run: str = ""
+    """The run of the last scanner that is still to be asked what it had not recorded, "" for none; until when."""
+    former_until: datetime | None = None
 
     # What was published
     notified: dict[str, str] = field(default_factory=dict)

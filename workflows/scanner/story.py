@@ -116,6 +116,7 @@ class ScannerStory:
         # very beginning; a later point shows in the random seed (S14).
         if workflow.now() - workflow.info().workflow_start_time > LIST_LAG or continuation.is_retry():
             self._holders.forget()
+        self._holders.began_as = workflow.info().original_execution_run_id
         workflow.register_random_seed_callback(lambda _: self._holders.forget())
         await self._learn_our_name()
         self._background.begin(self._wake_under_another_build())
