@@ -63,6 +63,7 @@ from policy.fence.device_check import acted_on, devices_of
 from policy.fence.plan import CredentialKind, CredentialRef, PowerDevice
 from policy.fence.plan_compiler import compile_config
 from policy.fence.power import InsecureDevices
+from policy.objects.machines import EVERY_NAMESPACE
 from policy.objects.nodes import NodeView
 from policy.remediation.ladder import TemplateSight, Unusable
 from policy.scan import obstacles
@@ -220,6 +221,11 @@ async def protection(settings: Settings) -> list[Finding]:
         ),
         (insecure, "worker.insecure_devices: refuse", "passwords may travel unencrypted"),
         (not has_keys, "temporal.payload_keys_secret: NAMESPACE/NAME", "readers of Temporal read names, addresses and reasons"),
+        (
+            EVERY_NAMESPACE in settings.machine_namespaces,
+            "machine_namespaces: [NAMESPACE]",
+            "who may write Machines and MachineHealthChecks anywhere can have a healthy node repaired",
+        ),
         (temporal.insecure, "temporal.insecure: false", "an attacker between us and Temporal is a client of Temporal"),
     ]
     open_ones = [
@@ -568,6 +574,8 @@ async def health_checks(settings: Settings, connection: ClusterConnection, machi
     cluster = await read_live(settings, connection, machines, leased=False)
     found = [problem(described(each), "correct that object" if each.ref else "see `rights`") for each in cluster.mistakes]
     known = cluster.ledger.known(cluster.now)
+    if ignored := cluster.ledger.ignored_text:
+        found.append(warning(ignored, "name the namespaces of your administrators in machine_namespaces (docs/security.md)"))
     checks, lacking = evaluate(known), [each for each in known.bad.values() if each.reason is not Unusable.OBJECT]
     if not (checks or lacking):
         return [*found, warning("there is no health check: nothing is done but what people ask for", "write a NodeHealthCheck")]
@@ -626,7 +634,8 @@ async def credentials(connection: ClusterConnection, machines: ClusterConnection
 async def _named(
     connection: ClusterConnection, machines: ClusterConnection | None, nodes: list[NodeView], source: PolicySource
 ) -> _Named:
-    configured = Configurations(reading_once(Connections(nodes=connection, machines=machines or connection)), source)
+    connections = Connections(nodes=connection, machines=machines or connection, machine_namespaces=source.machines)
+    configured = Configurations(reading_once(connections), source)
     gate, named = asyncio.Semaphore(NODES_AT_ONCE), _Named()
 
     async def one(node: NodeView) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TypeVar
 
+from policy.objects.machines import EVERY_NAMESPACE
 from policy.objects.nodes import NodeEvent, NodeView, newest_recent_event
 from policy.objects.scopes import CLUSTER, GroupCount, group_phrase, lost_storage, percent, scope_of
 from policy.values.object_refs import FENCE_NAMESPACE
@@ -221,15 +222,18 @@ NO_POLICIES = FencePolicies()
 class PolicySource:
     """Where fence configuration and the fence policies of a cluster come from: ConfigMaps in that namespace, FencingTemplates
     in those of `templates` (S40), and the worker's settings. requests: the namespaces in which requests of other systems are
-    obeyed (S46)."""
+    obeyed, machines: those in which Machines and their health checks count (S46)."""
 
     namespace: str = FENCE_NAMESPACE
     templates: tuple[str, ...] = (FENCE_NAMESPACE,)
     requests: tuple[str, ...] = ()
+    machines: tuple[str, ...] = ()
     policies: FencePolicies = NO_POLICIES
 
 
 DEFAULT_SOURCE = PolicySource()
+OF_FILES = PolicySource(machines=(EVERY_NAMESPACE,))
+"""Files say nothing of a worker's settings, and hold what their reader has chosen."""
 
 
 def stricter(one: FencePolicies, other: FencePolicies) -> FencePolicies:

@@ -398,7 +398,7 @@ class Inventory:
     def _find_node(self, target: JudgedTarget, machine: MachineView) -> None:
         """If several Nodes answer to one claim, the Machine gets none of them: it is not known which is right."""
         _forget(self.machines_of, target.node_name, target)
-        hidden, taken = self._unseen(machine), ""
+        taken = ""
         found: NodeView | None = None
         for claim in claims_of(machine):
             answering = [each.node for each in self._known_as.having(claim).values() if of_one_cluster(machine, each.node)]
@@ -408,6 +408,7 @@ class Inventory:
             if nodes:
                 found = nodes[0] if len(nodes) == 1 else None
                 break
+        hidden = self._unseen(machine) or (machine.uncounted if found is None else "")
         target.unseen = hidden or taken
         target.see(found)
         if machine.control_plane and machine.node_name and found is None and not hidden:
@@ -416,6 +417,11 @@ class Inventory:
             self._members_lost.pop(target.key, None)
         if target.node_name and not target.unseen:
             self.machines_of[target.node_name][target.key] = target
+
+    @property
+    def clusters_named(self) -> Iterable[str]:
+        """Namespace and name of each Cluster that Nodes here name."""
+        return self._nodes_in
 
     def unseen(self, cluster: str) -> bool:
         """Whether no Node here belongs to that Cluster, so that its Nodes can't be looked up here."""

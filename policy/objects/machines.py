@@ -9,13 +9,16 @@ machine is kept `policy/preservation/`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import islice
 
 from policy.objects.nodes import Condition, NodeView
-from policy.values.machine_apis import CLUSTER_API, MCM, OPENSHIFT, MachineApi
+from policy.values.display_text import some_of
+from policy.values.machine_apis import CLUSTER_API, MCM, OPENSHIFT, MachineApi, machine_api
+from policy.values.object_refs import ObjectRef
 from policy.values.times import moment_of
 
 PAUSED_ANNOTATION = "cluster.x-k8s.io/paused"
@@ -43,7 +46,7 @@ class MachineView:
     kind and name of the owner that controls it, "" for a Machine that no controller would replace. expiry: until when it is
     preserved, None while it is not. preserve_timeout: for how long, by its own specification, None if that does not say.
     preservation_problem: why its preservation can't be read, "" if it can. unreadable: why an existing Machine could not be
-    decoded, "" for all others.
+    decoded, "" for all others. uncounted: see `uncounted`.
     """
 
     api: MachineApi
@@ -70,6 +73,7 @@ class MachineView:
     preserve_timeout: timedelta | None = None
     preservation_problem: str = ""
     unreadable: str = ""
+    uncounted: str = ""
 
     @property
     def key(self) -> str:
@@ -130,11 +134,86 @@ def machine_key(api: MachineApi, namespace: str, name: str) -> str:
     return f"{api.name}/{namespace}/{name}"
 
 
+# Whose Machines count.
+
+EVERY_NAMESPACE = "*"
+
+
+def uncounted(about: ObjectRef, namespaces: Collection[str]) -> str:
+    """Why no Node is a Machine's of that namespace, and no Machine is judged by a check of it; "" where they count, and for all
+    other kinds (S46). The right to create objects in a namespace is no right to any node. namespaces: of the setting."""
+    api = machine_api(about.api_version)
+    if api is None or about.namespace == api.home or not {about.namespace, EVERY_NAMESPACE}.isdisjoint(namespaces):
+        return ""
+    return _ignored(about.namespace)
+
+
+def _ignored(namespace: str) -> str:
+    return f"it is ignored: the setting machine_namespaces does not name {namespace}"
+
+
+def counted_in(namespaces: Collection[str], machine: MachineView) -> MachineView:
+    """The Machine with why it does not count, where it does not."""
+    ref = ObjectRef(api_version=machine.api.api_version, kind="Machine", name=machine.name, namespace=machine.namespace)
+    why = uncounted(ref, namespaces)
+    return replace(machine, uncounted=why) if why != machine.uncounted else machine
+
+
+_CHECK = "MachineHealthCheck"
+"""How the keys of checks begin (`ObjectRef.key`), and those of Machines do not."""
+
+
+class IgnoredObjects:
+    """The Machines and health checks that do not count, for one sentence to people. version: another one with each namespace that
+    comes or goes."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self._api_of: dict[str, tuple[MachineApi, str]] = {}
+        self._numbers: Counter[tuple[MachineApi, str]] = Counter()
+
+    def checks(self) -> Iterator[tuple[str, str]]:
+        """The key of each health check, and that it is ignored."""
+        return ((key, _ignored(namespace)) for key, (_, namespace) in sorted(self._api_of.items()) if key.startswith(_CHECK))
+
+    def note(self, machine: MachineView) -> None:
+        """A Machine as it is now, whether or not it counts."""
+        if machine.uncounted:
+            self.put(machine.key, machine.api, machine.namespace)
+        else:
+            self.drop(machine.key)
+
+    def put(self, key: str, api: MachineApi, namespace: str) -> None:
+        if key not in self._api_of:
+            self._api_of[key] = api, namespace
+            self.version += not self._numbers[api, namespace]
+            self._numbers[api, namespace] += 1
+
+    def drop(self, key: str) -> None:
+        """One that is gone, or counts; does nothing for any other."""
+        if (place := self._api_of.pop(key, None)) is not None:
+            self._numbers -= Counter([place])
+            self.version += place not in self._numbers
+
+    def text(self, clusters: Iterable[str]) -> str:
+        """In which namespaces they are, "" for none. clusters: that Nodes here name; of Cluster API's others are not ours."""
+        ours = {each.partition("/")[0] for each in clusters}
+        found = sorted({namespace for api, namespace in self._numbers if api is not CLUSTER_API or namespace in ours})
+        what = f"Machines and MachineHealthChecks in {some_of(found)} are ignored"
+        return f"{what}: the setting machine_namespaces does not name {'it' if len(found) == 1 else 'them'}" if found else ""
+
+
+NONE_IGNORED = IgnoredObjects()
+
+
 # Which Node and which Machine belong together, by the names that each carries; for a scan and for a live read alike.
 #
 # A Machine's Node is the one that it names. While it names none, it is the one Node that names the Machine by annotation, or that
 # has the Machine's providerID; if several have it, none of them counts (S9). A Node's annotation alone never makes a Machine its
 # own that names another Node. For many of both, `policy/checks/inventory.py` ties them by claims and answers.
+#
+# A Machine that does not count has a Node only where each of them names the other: what it says may then keep programs from that
+# Node, and no check judges it. A kubelet may write these annotations of its own Node, so they give such a Machine no other.
 
 OPENSHIFT_MACHINE_ANNOTATION = "machine.openshift.io/machine"
 CAPI_MACHINE_ANNOTATION = "cluster.x-k8s.io/machine"
@@ -185,7 +264,7 @@ def is_machine_of(machine: MachineView, name: str, node: NodeView | None) -> boo
         return True
     claims = set(claims_of(machine))
     if node is None:
-        return f"node/{name}" in claims
+        return f"node/{name}" in claims and not machine.uncounted
     return bool(claims & answers_of(node)) and may_be_its_node(machine, node)
 
 
@@ -262,11 +341,17 @@ def clusters_of(node: NodeView | None, machines: Iterable[MachineView]) -> tuple
 
 
 def of_one_cluster(machine: MachineView, node: NodeView | None) -> bool:
-    """Whether a Node of the right name may be the Machine's: names of Nodes repeat between workload clusters."""
-    if node is None:
+    """Whether a Node of the right name may be the Machine's: names of Nodes repeat between workload clusters, and a stranger may
+    write any name (S46)."""
+    if node is None or (machine.uncounted and not _names(node, machine)):
         return False
     says = cluster_named_by(node)
     return not says or machine.api is not CLUSTER_API or says == cluster_of(machine)
+
+
+def _names(node: NodeView, machine: MachineView) -> bool:
+    """Whether each of them names the other."""
+    return machine.node_name == node.name and (machine.api, machine.namespace, machine.name) in named_by(node)
 
 
 def taken_name(machine: MachineView, node: NodeView | None) -> str:

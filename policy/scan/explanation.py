@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from itertools import islice
 
 from policy.checks.circuit_breakers import TAKEOVER, CircuitBreaker, Counts, OpenReason, threshold_breached
 from policy.checks.health_check import HealthCheck, RetryRules
@@ -47,6 +48,9 @@ from policy.values.mode import Mode
 from policy.values.object_refs import Dialect
 from policy.values.selectors import Operator, Requirement
 from policy.values.times import format_duration
+
+MOST_IGNORED = 5
+"""How many Machines and checks that do not count are named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +141,14 @@ def _same(each: TargetEvaluation, target: JudgedTarget) -> bool:
 
 
 def _bystanders(snapshot: LedgerSnapshot, targets: list[JudgedTarget], covering: set[str]) -> Iterable[Bystander]:
+    names = {target.node_name for target in targets}
+    ignored = [
+        (f"Machine/{machine.namespace}/{machine.name}", machine.uncounted)
+        for machine in (target.machine for target in snapshot.machines.values())
+        if machine is not None and machine.uncounted and machine.node_name in names
+    ]
+    for key, why in islice((*ignored, *snapshot.ignored.checks()), MOST_IGNORED):
+        yield Bystander(check=key, why=why)
     for bad in snapshot.bad.values():
         yield Bystander(check=bad.ref.key, why=f"it can't be used, so this is not known: {bad.error}", unusable=True)
     for key, check in sorted(snapshot.checks.items()):

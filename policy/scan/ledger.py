@@ -25,7 +25,7 @@ from policy.checks.verdict import HEALTHY, MACHINE, Health, JudgedTarget, Standi
 from policy.episode.fencing_requests import FencingRequest
 from policy.episode.modes import REPAIRS, ClusterModes, ModeAnswer, mode_of, mode_under
 from policy.episode.notices import KnownNode
-from policy.objects.machines import MachineView, WorkloadCluster
+from policy.objects.machines import IgnoredObjects, MachineView, WorkloadCluster
 from policy.objects.nodes import NodeView, Surroundings
 from policy.objects.remediations import RemediationObject
 from policy.preservation.preservation_index import NONE_EXEMPT, ExemptNodes
@@ -36,6 +36,7 @@ from policy.scan.ledger_snapshot import BadCheck, LedgerSnapshot
 from policy.scan.report_builder import build_report_parts, shown
 from policy.scan.scan_report import ReportParts
 from policy.values.agenda import Agenda
+from policy.values.machine_apis import machine_api
 from policy.values.mode import Mode
 from policy.values.object_refs import Dialect, ObjectRef
 
@@ -55,6 +56,7 @@ class Ledger:
         self._checks: dict[str, HealthCheck] = {}
         self._rules: dict[str, Rules] = {}
         self._bad: dict[str, BadCheck] = {}
+        self.ignored = IgnoredObjects()
         self._surroundings = Surroundings()
         self._policies = NO_POLICIES
         self._held_back: dict[Dialect, dict[OpenReason, str]] = {dialect: {} for dialect in Dialect}
@@ -72,7 +74,7 @@ class Ledger:
     @property
     def version(self) -> int:
         """Another number after each change of something that a report shows or a decision depends on."""
-        return self._version
+        return self._version + self.ignored.version
 
     @property
     def next_due(self) -> datetime | None:
@@ -151,8 +153,20 @@ class Ledger:
         self._drop(ref.key)
         self._bad[ref.key] = bad
 
+    def ignore_check(self, ref: ObjectRef) -> None:
+        """A check that does not count (S46). It selects nothing, and there may be any number: only its name is kept."""
+        api = machine_api(ref.api_version)
+        assert api is not None, "only checks of Machines may not count"
+        self.ignored.put(ref.key, api, ref.namespace)
+
+    @property
+    def ignored_text(self) -> str:
+        """Which Machines and health checks are ignored, in words; "" for none."""
+        return self.ignored.text(self._inventory.clusters_named)
+
     def remove_check(self, key: str) -> None:
-        """A check that was deleted, good or bad."""
+        """A check that was deleted, good or bad, or is ignored by now."""
+        self.ignored.drop(key)
         bad = self._bad.pop(key, None)
         if self._drop(key) or bad is not None:
             self._version += 1
@@ -205,10 +219,12 @@ class Ledger:
     def put_machine(self, machine: MachineView, now: datetime) -> None:
         """A Machine as last seen, new or changed; together with the Node it refers to it is a target."""
         self._note_moment(now)
+        self.ignored.note(machine)
         self._judge_touched(self._inventory.put_machine(machine))
 
     def remove_machine(self, key: str) -> None:
         """A Machine object that is gone."""
+        self.ignored.drop(key)
         target, touched = self._inventory.remove_machine(key)
         if target is not None:
             self._remove(target)
@@ -389,6 +405,7 @@ class Ledger:
             retries=self._retries,
             modes=self._modes,
             mode_exceptions=self._mode_exceptions,
+            ignored=self.ignored,
         )
 
     def covered(self, key: str, names: Iterable[str]) -> set[str]:

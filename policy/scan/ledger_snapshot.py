@@ -18,7 +18,7 @@ from policy.checks.inventory import ControlPlane
 from policy.checks.verdict import MACHINE, JudgedTarget, Standing, Verdict
 from policy.episode.fencing_requests import FencingRequest
 from policy.episode.modes import REPAIRS, ClusterModes, ModeAnswer, ModeRule, mode_of
-from policy.objects.machines import WorkloadCluster, clusters_of
+from policy.objects.machines import NONE_IGNORED, IgnoredObjects, WorkloadCluster, clusters_of
 from policy.objects.nodes import NodeView, Surroundings
 from policy.objects.remediations import RemediationObject
 from policy.objects.scopes import GroupTally
@@ -48,7 +48,7 @@ class LedgerSnapshot:
     controllers: the other controller that acts, by dialect. requests: objects of other systems that ask for a node;
     requests_held_back: why none of them is carried out, "" where nothing is in the way. exempt: nodes that preservation keeps.
     retries: how failed remediations are tried again where a check does not say. modes: what is set for the cluster;
-    mode_exceptions: nodes to which a rule or their label gives another mode.
+    mode_exceptions: nodes to which a rule or their label gives another mode. ignored: what does not count.
     """
 
     now: datetime
@@ -77,6 +77,7 @@ class LedgerSnapshot:
     retries: RetryRules = DEFAULT_RETRIES
     modes: ClusterModes = REPAIRS
     mode_exceptions: Mapping[str, Mode] = field(default_factory=dict)
+    ignored: IgnoredObjects = NONE_IGNORED
 
     def mode_of(self, victim: str, key: str = "") -> ModeAnswer:
         """How far a program may go with the victim under the check with that key, "" for none. victim: "" for a Node of which

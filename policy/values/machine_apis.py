@@ -21,7 +21,8 @@ class MachineApi:
     None: any value counts. node_label: on a Machine, names its Node; "" if only `nodeRef` does. deployment_label: on a Machine,
     names the MachineDeployment or MachineSet it is a replica of. goes_first: annotations that make a Machine the first to go
     when its set is scaled down. empty_goes_first: also without a value. expiry_in_status: the end of a preservation is a status
-    field, not an annotation. has_priority: its sets look at a priority when they are scaled down.
+    field, not an annotation. has_priority: its sets look at a priority when they are scaled down. home: the one namespace in
+    which its controllers work, "" if that differs from one installation to the next.
     """
 
     name: str
@@ -36,6 +37,7 @@ class MachineApi:
     empty_goes_first: bool = False
     expiry_in_status: bool = False
     has_priority: bool = False
+    home: str = ""
 
     def __str__(self) -> str:
         return self.name
@@ -54,6 +56,7 @@ OPENSHIFT = MachineApi(
     member_labels={"machine.openshift.io/cluster-api-machine-role": "master"},
     deployment_label="machine.openshift.io/cluster-api-machineset",
     goes_first=("machine.openshift.io/delete-machine", "machine.openshift.io/cluster-api-delete-machine"),
+    home="openshift-machine-api",
 )
 CLUSTER_API = MachineApi(
     name="cluster-api",

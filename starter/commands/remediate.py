@@ -146,7 +146,9 @@ async def read_plan(session: Session, node: str, named: tuple[EscalationStep, ..
     settings = session.settings()
     async with session.reading(settings) as (connection, machines):
         seen = await read_live(settings, connection, machines)
-        found = await find_target(Connections(nodes=connection, machines=machines or connection), node)
+        counting = settings.machine_namespaces
+        both = Connections(nodes=connection, machines=machines or connection, machine_namespaces=counting)
+        found = await find_target(both, node)
     return planned(seen, node, named, body_of(found) if found is not None else None, whole=whole)
 
 

@@ -197,7 +197,9 @@ class Session:
 
         try:
             async with open_cluster(name, settings.connections()[name]) as (connection, machines):
-                found = await find_target(Connections(nodes=connection, machines=machines or connection), node)
+                counting = settings.machine_namespaces
+                both = Connections(nodes=connection, machines=machines or connection, machine_namespaces=counting)
+                found = await find_target(both, node)
                 known = await all_names(connection) if found is None else ()
         except (KeyError, SettingsError, ApplicationError):
             return

@@ -33,6 +33,7 @@ from policy.fence.config import INSTANCE, FenceConfig, FenceStep, acts_in_order,
 from policy.fence.device_check import DeviceReport, Reachability
 from policy.fence.plan_compiler import compile_config
 from policy.fence.template_reader import KIND as FENCING_TEMPLATE
+from policy.objects.machines import uncounted
 from policy.objects.nodes import NodeView
 from policy.values.display_text import counted, some_of
 from policy.values.errors import PolicyError
@@ -58,7 +59,7 @@ async def planned(
 
     Errors: those of reading the API, and NoSuchNodeError; all others are in the answer.
     """
-    connections = Connections(nodes=reader, machines=machines or reader)
+    connections = Connections(nodes=reader, machines=machines or reader, machine_namespaces=source.machines)
     body = await unless_gone(reader.get_bytes(NODES.path(node)))
     known = decode_node(body) if body is not None else None
     if known is None and live:
@@ -157,6 +158,9 @@ def _elsewhere(objects: Sequence[JsonObject], source: PolicySource) -> list[str]
         if kind == FENCING_TEMPLATE and theirs not in source.templates:
             read = ", ".join(source.templates)
             found.append(f"{FENCING_TEMPLATE}/{theirs}/{name}: is not read: the setting template_namespaces is {read}")
+        ref = ObjectRef(api_version=str(obj.get("apiVersion")), kind=str(kind), name=name, namespace=theirs)
+        if kind == "MachineHealthCheck" and (why := uncounted(ref, source.machines)):
+            found.append(f"{kind}/{theirs}/{name}: {why}")
     return found
 
 

@@ -24,7 +24,7 @@ from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
 from tests.certificates import one_authority
 from tests.cluster.builders import with_templates
-from tests.cluster.machines import SYSTEMS
+from tests.cluster.machines import COUNTING
 from tests.cluster.scans import LIVE, WATCHES, Open
 from tests.cluster.skipping import skipping
 from tests.licensing import LICENCES
@@ -64,7 +64,7 @@ async def open_scan(api: ApiServer) -> AsyncIterator[Open]:
     management cluster. The templates that these tests' checks name are there."""
     async with AsyncExitStack() as stack:
         furnisher = ApiClient(ApiAddress(url=api.url, token="abc"), user_agent="furnisher")
-        await with_templates(await stack.enter_async_context(furnisher), "nodewarden", *{system.namespace for system in SYSTEMS})
+        await with_templates(await stack.enter_async_context(furnisher), "nodewarden", *COUNTING)
 
         async def opened(
             limits: ViewLimits = LIVE,
@@ -82,7 +82,7 @@ async def open_scan(api: ApiServer) -> AsyncIterator[Open]:
             connection = await stack.enter_async_context(ClusterConnection.to(api.url, token="abc"))
             others = await stack.enter_async_context(ClusterConnection.to(machines.url, token="abc")) if machines else None
             lease = ScannerLease(connection, duration=timedelta(seconds=3), monotonic=asyncio.get_running_loop().time)
-            options.setdefault("source", PolicySource(templates=("nodewarden", *(system.namespace for system in SYSTEMS))))
+            options.setdefault("source", PolicySource(templates=("nodewarden", *COUNTING), machines=COUNTING))
             view = ClusterView(connection, machines=others, limits=limits, watch_limits=watches, **options)
             scan = ClusterScan(
                 "prod",

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from activities.cluster.api.connection import ClusterConnection
+from policy.checks.fence_policies import PolicySource
 from policy.values.object_refs import Dialect, ObjectRef
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient, ApiError
@@ -34,6 +35,7 @@ MACHINE_CONFIG_POOLS = "/apis/machineconfiguration.openshift.io/v1/machineconfig
 PAUSED = "cluster.x-k8s.io/paused"
 SKIP = "cluster.x-k8s.io/skip-remediation"
 
+READY = {"type": "Ready", "status": "True"}
 FENCING_TEMPLATE = {"apiVersion": "nodewarden.io/v1alpha1", "kind": "FencingTemplate", "name": "default"}
 
 
@@ -235,6 +237,10 @@ CLUSTER_API = System(
 )
 
 SYSTEMS = (OPENSHIFT, CLUSTER_API_OLDER, CLUSTER_API)
+COUNTING = tuple(sorted({system.namespace for system in SYSTEMS}))
+"""Where Machines and their checks count, and templates beside them."""
+OPERATORS = PolicySource(machines=(*COUNTING, "shoot", "shoot--simulated"))
+"""The same for activities; in the last ones are those of machine-controller-manager."""
 OF_CLUSTER_API = (CLUSTER_API_OLDER, CLUSTER_API)
 
 
@@ -246,6 +252,13 @@ def machine_of(node: str) -> str:
 async def turn(person: ApiClient, name: str, ready: str, *, since: datetime | None = None) -> None:
     """What a kubelet says, or the node controller in its place."""
     await person.patch(f"/api/v1/nodes/{name}/status", {"status": {"conditions": conditions(ready, since or now())}})
+
+
+def sick_when_ready(system: System, name: str = "mine") -> Object:
+    """A check by which a node that is well is to be repaired, by the operator's own fence configuration."""
+    if system.version == NEWER:
+        return system.check(name, template=False, checks={"unhealthyNodeConditions": [READY | {"timeoutSeconds": 0}]})
+    return system.check(name, template=False, unhealthyConditions=[READY | {"timeout": "0s"}])
 
 
 def _by_type(listed: list[Object] | None) -> dict[str, Object]:

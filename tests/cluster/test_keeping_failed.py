@@ -24,7 +24,7 @@ from policy.values.selectors import Selector
 from simulator.client import ApiClient
 from tests.cluster.acts.world import Permits
 from tests.cluster.builders import DEFINITIONS
-from tests.cluster.machines import CLUSTER_API, OPENSHIFT, System, machine_of, turn
+from tests.cluster.machines import CLUSTER_API, OPENSHIFT, OPERATORS, System, machine_of, turn
 from tests.cluster.scans import Open, observe_until, with_policy
 from tests.cluster.skipping import now
 from tests.documents import document
@@ -49,7 +49,9 @@ async def fail_two(person: ApiClient) -> None:
 async def held(connection: ClusterConnection, need: PreservationNeed, **changes: Any) -> Hold:
     """What the episode's first look writes."""
     activities = ClusterPreservation(
-        ServedCluster("prod", connection), LastLook(ServedCluster("prod", connection), Permits()).look, Permits()
+        ServedCluster("prod", connection, source=OPERATORS),
+        LastLook(ServedCluster("prod", connection, source=OPERATORS), Permits()).look,
+        Permits(),
     )
     wish = Wish(automatic=need.automatic)
     request = {"cluster": "prod", "node": need.victim, "machine": need.machine, "wish": wish, "unhealthy": need.unhealthy}

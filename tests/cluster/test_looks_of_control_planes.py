@@ -20,7 +20,7 @@ from simulator.client import ApiClient
 from simulator.resources import DISRUPTION_BUDGETS, NAMESPACES, PODS
 from tests.cluster.acts.world import CLUSTER, NODE, World, empty_world
 from tests.cluster.builders import of_kind, owner
-from tests.cluster.machines import CLUSTER_NAME, OPENSHIFT, SYSTEMS, machine_of, management_cluster
+from tests.cluster.machines import CLUSTER_NAME, OPENSHIFT, OPERATORS, SYSTEMS, machine_of, management_cluster
 from tests.cluster.scans import OURS
 from tests.licensing import LICENCES
 
@@ -343,7 +343,9 @@ class TestClusterApi:
         async with management_cluster() as (_, manager, machines):
             await self.owned(world, "True", "True", api=manager)
             target = ClusterTarget(
-                ServedCluster(CLUSTER, world.connection, machines=machines, clock=world.clock), world.permits, LICENCES
+                ServedCluster(CLUSTER, world.connection, machines=machines, clock=world.clock, source=OPERATORS),
+                world.permits,
+                LICENCES,
             )
             request = await world.look(need=PERSON)
             assert (await target.last_look(request)).verdict is GO

@@ -26,7 +26,17 @@ from policy.objects.nodes import PRESERVE_ANNOTATION
 from policy.values.object_refs import ObjectRef
 from simulator.api.control.faults import Accident, Fault
 from tests.cluster.acts.world import CLUSTER, NODE, NOW, World, empty_world, refused
-from tests.cluster.machines import CLUSTER_API, CLUSTER_NAME, OPENSHIFT, PAUSED, SKIP, System, machine_of, management_cluster
+from tests.cluster.machines import (
+    CLUSTER_API,
+    CLUSTER_NAME,
+    OPENSHIFT,
+    OPERATORS,
+    PAUSED,
+    SKIP,
+    System,
+    machine_of,
+    management_cluster,
+)
 from tests.cluster.scans import OURS
 from tests.cluster.test_preserving import DEFINITIONS, MACHINES, definition, machine
 from tests.cluster.test_preserving import MACHINES as MCM_MACHINES
@@ -405,7 +415,7 @@ class TestUncordon:
             await world.add_node(annotations=system.ties(NODE), unschedulable=True)
             await world.mark_as_ours(cordoned=True)
             isolation = ClusterIsolation(
-                ServedCluster(CLUSTER, world.connection, machines=machines, clock=world.clock),
+                ServedCluster(CLUSTER, world.connection, machines=machines, clock=world.clock, source=OPERATORS),
                 world.looks,
                 world.permits,
                 LICENCES,
@@ -522,6 +532,13 @@ class TestAMachineOfMachineControllerManager:
         await licensed.change_node({"metadata": {"annotations": {PRESERVE_ANNOTATION: "false"}}})
         assert (await self.look(licensed)).verdict is GO, "the word on the node beats it"
 
+    async def test_s46_a_word_on_one_that_does_not_count_is_none(self, licensed: World) -> None:
+        """A tenant's Machine with that label: else it would keep each node from each repair."""
+        await self.change(licensed, annotations={PRESERVE_ANNOTATION: "now"})
+        served = ServedCluster(CLUSTER, licensed.connection, clock=licensed.clock)
+        target = ClusterTarget(served, licensed.permits, LICENCES)
+        assert (await target.last_look(await licensed.look(need=OF_NODES))).verdict is GO
+
     async def test_where_it_cannot_be_read_nothing_is_done(self, licensed: World) -> None:
         licensed.server.faults.add(Fault(accident=Accident.STATUS, path="/machines", user_agent=OURS))
         result = await self.look(licensed)
@@ -542,7 +559,15 @@ async def test_the_check_and_the_machine_are_read_in_the_management_cluster(worl
         await world.add_node(annotations=system.ties(NODE))
         await world.hold_cluster_lease()
         target = ClusterTarget(
-            ServedCluster(CLUSTER, world.connection, machines=machines, clock=world.clock), world.permits, LICENCES
+            ServedCluster(
+                CLUSTER,
+                world.connection,
+                machines=machines,
+                clock=world.clock,
+                source=OPERATORS,
+            ),
+            world.permits,
+            LICENCES,
         )
         request = await world.look(need=need_of(system))
         assert (await target.last_look(request)).verdict is GO

@@ -29,6 +29,7 @@ from tests.cluster.machines import (
     CLUSTER_API_OLDER,
     CLUSTER_NAME,
     CLUSTER_VERSIONS,
+    COUNTING,
     MACHINE_CONFIG_POOLS,
     OF_CLUSTER_API,
     OPENSHIFT,
@@ -41,7 +42,7 @@ from tests.cluster.machines import (
 from tests.cluster.scans import LIVE, OURS, WATCHES, Open, asked, observe, observe_until
 from tests.cluster.skipping import now
 
-TRUSTED = PolicySource(templates=("nodewarden", OPENSHIFT.namespace))
+TRUSTED = PolicySource(templates=("nodewarden", *COUNTING), machines=COUNTING)
 pytestmark = pytest.mark.timeout(20)
 
 every_system = pytest.mark.parametrize("system", SYSTEMS, ids=str)

@@ -24,6 +24,7 @@ from activities.cluster.watch.intake import PreservationIntake
 from activities.cluster.watch.kinds import Destination, ReadKind
 from activities.cluster.watch.offline import ClusterSnapshot
 from activities.contracts.preservation import Wish
+from policy.checks.fence_policies import OF_FILES
 from policy.objects.nodes import EXCLUDE_LABEL, PRESERVE_ANNOTATION, ZONE_LABEL
 from policy.preservation.keep_or_release import Automatic, PreservationAction, PreservationDecision
 from policy.preservation.machine_snapshot import ENDED_ANNOTATION
@@ -149,7 +150,7 @@ def needs(objects: list[Object], now: datetime) -> tuple[PreservationNeed, ...]:
     for each in objects:
         if each["kind"] in {"Node", "NodeHealthCheck"}:
             cluster.put(each, "cluster")
-    intake = PreservationIntake(index, lambda: now)
+    intake = PreservationIntake(index, lambda: now, namespaces=OF_FILES.machines)
     for each in objects:
         name, namespace = each["metadata"]["name"], each["metadata"].get("namespace", "")
         match each["kind"]:

@@ -19,6 +19,7 @@ from activities.cluster.acts.preservation import ClusterPreservation
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.lease_view import CLUSTER_LEASE
 from activities.cluster.api.paths import MACHINE_DEPLOYMENTS
+from activities.cluster.api.paths import MACHINES as MACHINE_RESOURCES
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.live.last_look import LastLook
 from activities.cluster.objects.machines_decoding import read_machine
@@ -34,6 +35,7 @@ from policy.episode.gate import Operation
 from policy.episode.messages import Kind, Need, NeedKind, Pinned, SeenNode
 from policy.episode.modes import REPAIRS, ClusterModes
 from policy.episode.node_action import NodeActionSpec, SealedCommand, Verb
+from policy.objects.machines import IgnoredObjects
 from policy.objects.marks import TERMINATING_ANNOTATION, TERMINATING_LABEL, Mark, digest_of
 from policy.objects.nodes import EXCLUDE_LABEL, MARK_ANNOTATION, PRESERVE_ANNOTATION
 from policy.preservation.machine_snapshot import (
@@ -58,7 +60,7 @@ from policy.values.object_refs import ObjectRef
 from simulator.client import ApiClient, ApiError
 from tests.cluster.acts.world import Permits, refused
 from tests.cluster.builders import owner
-from tests.cluster.machines import CLUSTER_API, CLUSTER_NAME, OPENSHIFT, System, machine_of
+from tests.cluster.machines import CLUSTER_API, CLUSTER_NAME, OPENSHIFT, OPERATORS, System, machine_of
 from tests.documents import document
 from tests.licensing import LICENCES
 from tests.policy.builders import a_cluster_config, confirmed
@@ -131,12 +133,12 @@ class Surroundings:
         self.now = NOW
         connection.clock = lambda: self.now
         self.permits = Permits()
-        self.look = LastLook(ServedCluster("prod", connection, clock=lambda: self.now), self.permits).look
+        self.look = LastLook(ServedCluster("prod", connection, clock=lambda: self.now, source=OPERATORS), self.permits).look
         self.serve()
 
     def serve(self, *pools: Pool) -> None:
         """With these pools of the settings."""
-        served = ServedCluster("prod", self.connection, clock=lambda: self.now)
+        served = ServedCluster("prod", self.connection, clock=lambda: self.now, source=OPERATORS)
         self.activities = ClusterPreservation(served, self.look, self.permits, pools=pools)
 
     async def has(self, node: Object | None, machine: Object | None) -> None:
@@ -472,7 +474,7 @@ async def test_s24_only_the_set_of_its_own_namespace_gives_a_machine_up(world: S
 @pytest.mark.parametrize(("namespace", "released"), [("shoot", True), ("tenant", False)])
 def test_s24_a_scan_reads_a_cap_of_the_machines_own_namespace(namespace: str, released: bool) -> None:
     index, deployments = PreservationIndex(), MACHINE_DEPLOYMENTS[MCM]
-    intake = PreservationIntake(index, lambda: NOW)
+    intake = PreservationIntake(index, lambda: NOW, namespaces=OPERATORS.machines)
     one = machine("Failed", **{PRESERVE_ANNOTATION: "auto-preserved"})
     one["metadata"]["ownerReferences"] = OF_A_SET
     one["status"]["currentStatus"]["preserveExpiryTime"] = "2026-11-24T12:00:00Z"
@@ -483,11 +485,32 @@ def test_s24_a_scan_reads_a_cap_of_the_machines_own_namespace(namespace: str, re
     assert any(need.released for need in index.needs(NOW, lambda _: "")[0]) is released
 
 
+@pytest.mark.parametrize("counts", [True, False])
+def test_s46_a_machine_that_does_not_count_keeps_no_node(counts: bool) -> None:
+    """S44: nor does its set say anything. That it is ignored is for people to see."""
+    index, ignored, namespaces = PreservationIndex(), IgnoredObjects(), ("shoot",) if counts else ()
+    intake = PreservationIntake(index, lambda: NOW, namespaces=namespaces, ignored=ignored)
+    of_machines, of_sets = (
+        ReadKind(resource=resource, destination=destination)
+        for resource, destination in (
+            (MACHINE_RESOURCES[MCM], Destination.KEPT_MACHINES),
+            (MACHINE_DEPLOYMENTS[MCM], Destination.SETS),
+        )
+    )
+    one = read_machine(machine("Failed", **{PRESERVE_ANNOTATION: "now"}), MCM)
+    intake.take(of_machines, of_machines.resource, "shoot/w-7", one)
+    assert [need.victim for need in index.needs(NOW, lambda _: "")[0]] == (["node-7"] if counts else [])
+    intake.take(of_sets, of_sets.resource, "shoot/workers", a_set("shoot", -1))
+    assert (len(list(index.mistakes)), ignored.text([]) == "") == ((1, True) if counts else (0, False))
+    intake.take(of_machines, of_machines.resource, "shoot/w-7", None)
+    assert ignored.text([]) == ""
+
+
 def test_s24_people_are_told_of_a_set_that_can_t_be_read() -> None:
     """By an Event on it, as long as it stands: its failed machines are neither kept nor repaired meanwhile."""
     index, deployments = PreservationIndex(), MACHINE_DEPLOYMENTS[MCM]
     intake, kind = (
-        PreservationIntake(index, lambda: NOW),
+        PreservationIntake(index, lambda: NOW, namespaces=OPERATORS.machines),
         ReadKind(resource=MACHINE_DEPLOYMENTS[MCM], destination=Destination.SETS),
     )
     told = []
@@ -532,7 +555,7 @@ Found = dict[str, Any]
 
 def verified(world: Surroundings) -> None:
     """A person's word is needed from here on."""
-    served = ServedCluster("prod", world.connection, clock=lambda: world.now)
+    served = ServedCluster("prod", world.connection, clock=lambda: world.now, source=OPERATORS)
     world.activities = ClusterPreservation(served, world.look, world.permits, licences=LICENCES)
 
 
@@ -991,7 +1014,9 @@ def looked(world: Surroundings, verdict: LookVerdict) -> BeforeActing:
     async def look(_request: LookRequest) -> LookResult:
         return LookResult(verdict=verdict, reason="as told", at=world.now, seen=SeenNode(node="node-7"))
 
-    world.activities = ClusterPreservation(ServedCluster("prod", world.connection, clock=lambda: world.now), look, world.permits)
+    world.activities = ClusterPreservation(
+        ServedCluster("prod", world.connection, clock=lambda: world.now, source=OPERATORS), look, world.permits
+    )
     target = Target(cluster="prod", pinned=Pinned(node="node-7", uid=""), incident="", kind="", workflow_id="", run_id="")
     return BeforeActing(look=LookRequest(target=target, need=Need(kind=NeedKind.PERSON), holder="us", operation=Operation.REMOVE))
 
@@ -1057,7 +1082,7 @@ async def test_a_worker_on_the_node_itself_writes_nothing_of_a_deletion_that_it_
     """S16: no claim, and no note of what it was about to do."""
     await world.has(node(), machine("Failed"))
     uid, look = (await world.machine())["metadata"]["uid"], looked(world, LookVerdict.GO).look
-    served = ServedCluster("prod", world.connection, own_node="node-7", clock=lambda: world.now)
+    served = ServedCluster("prod", world.connection, own_node="node-7", clock=lambda: world.now, source=OPERATORS)
     world.activities = ClusterPreservation(served, world.look, world.permits)
     noted = RememberRequest(target=look.target, memory="noted", machine=REF, machine_uid=uid)
     versions = [each["metadata"]["resourceVersion"] for each in (await world.node(), await world.machine())]

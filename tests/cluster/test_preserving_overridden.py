@@ -23,7 +23,7 @@ from simulator.cluster import SimulatedCluster
 from simulator.machine_systems.contract import KNOWS_NO_EXPIRY
 from tests.cluster.acts.world import Permits
 from tests.cluster.builders import owner
-from tests.cluster.machines import CLUSTER_API, OPENSHIFT, System
+from tests.cluster.machines import CLUSTER_API, OPENSHIFT, OPERATORS, System
 from tests.cluster.test_preserving import (
     DEFINITIONS,
     GROUP,
@@ -240,7 +240,9 @@ async def kept(cluster: SimulatedCluster, name: str, **changes: Any) -> Hold:
     """By a person; or looked at again."""
     async with ClusterConnection.to(cluster.address.url, token=cluster.address.token) as connection:
         activities = ClusterPreservation(
-            ServedCluster("sim", connection), LastLook(ServedCluster("prod", connection), Permits()).look, Permits()
+            ServedCluster("sim", connection, source=OPERATORS),
+            LastLook(ServedCluster("prod", connection, source=OPERATORS), Permits()).look,
+            Permits(),
         )
         request = HoldRequest(cluster="sim", **({"node": cluster.machines.node_of(name), "wish": Wish(keep=True)} | changes))
         found = await ActivityEnvironment().run(activities.hold, request)

@@ -28,15 +28,17 @@ from tests.cluster.builders import (
     with_template_of,
     with_templates,
 )
-from tests.cluster.machines import CLUSTER_API, CLUSTER_NAME, OPENSHIFT, SYSTEMS, System, machine_of, turn
+from tests.cluster.machines import CLUSTER_API, CLUSTER_NAME, COUNTING, OPENSHIFT, SYSTEMS, System, machine_of, turn
 from tests.cluster.skipping import now
 from tests.cluster.test_preserving import definition as definition_of
 
 pytestmark = pytest.mark.timeout(10)
 
 
-async def snapshot(connection: ClusterConnection) -> ClusterSnapshot:
-    source = PolicySource(templates=("nodewarden", *(system.namespace for system in SYSTEMS)))
+TRUSTED = PolicySource(templates=("nodewarden", *COUNTING), machines=COUNTING)
+
+
+async def snapshot(connection: ClusterConnection, source: PolicySource = TRUSTED) -> ClusterSnapshot:
     return await take_snapshot(connection, machines=None, overlap=Overlap.STRICTEST, takeover=True, source=source)
 
 

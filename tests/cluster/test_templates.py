@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -26,7 +27,7 @@ from tests.cluster.builders import (
     templates,
     with_template_of,
 )
-from tests.cluster.machines import CLUSTER_API, OPENSHIFT, System, turn
+from tests.cluster.machines import CLUSTER_API, COUNTING, OPENSHIFT, System, turn
 from tests.cluster.scans import Open, fleet, observe_until
 from tests.cluster.skipping import now
 from tests.documents import document
@@ -167,7 +168,7 @@ async def test_a_template_beside_a_machine_health_check_counts_where_settings_na
     system: System, person: ApiClient, open_scan: Open
 ) -> None:
     """S40, S46: who may write Machines, checks and templates in a namespace of their own names no device of a Node."""
-    scan = await open_scan(source=DEFAULT_SOURCE)
+    scan = await open_scan(source=replace(DEFAULT_SOURCE, machines=COUNTING))
     await system.install(person)
     await system.fleet(person)
     await turn(person, "node-1", "Unknown", since=now().replace(year=2020))

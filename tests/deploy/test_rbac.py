@@ -81,7 +81,7 @@ from tests.cel import CelPython
 from tests.cluster import test_preserving as kept
 from tests.cluster.builders import CHECKS, NODES, check, definition, node, of_kind, templates, until
 from tests.cluster.fencing_requests import NAMESPACE, OWNER, REMEDIATIONS, remediation, request_definition
-from tests.cluster.machines import CLUSTER_API, OPENSHIFT, System, machine_of
+from tests.cluster.machines import CLUSTER_API, COUNTING, OPENSHIFT, System, machine_of
 from tests.documents import ROOT, documents, every, path_of
 from tests.licensing import LICENCES
 from tests.system.real_api import simulated_only
@@ -92,7 +92,7 @@ from workers.deployment_keys import keyring_of
 pytestmark = pytest.mark.timeout(30)
 
 CLUSTER = "prod"
-TRUSTED = PolicySource(requests=(NAMESPACE,), templates=("nodewarden", OPENSHIFT.namespace, CLUSTER_API.namespace))
+TRUSTED = PolicySource(requests=(NAMESPACE,), templates=("nodewarden", *COUNTING), machines=COUNTING)
 HOLDER = "temporal-a/default"
 SICK, UNSELECTED = "node-7", "database-0"
 USERS = {f"system:serviceaccount:nodewarden:{process.account}": process for process in Process}

@@ -13,6 +13,7 @@ class Principal(StrEnum):
     """Each as docs/security.md calls it."""
 
     TENANT = "tenant who creates FenceAgentsRemediations in a namespace of their own"
+    MACHINE_AUTHOR = "tenant who creates Machines and MachineHealthChecks in a namespace of their own"
     TEMPLATE_AUTHOR = "author of FencingTemplates in a namespace of their own"
     CONFIGMAP_AUTHOR = "author of ConfigMaps in `fence_namespace`"
     KUBELET = "kubelet of a node without a worker of ours"
@@ -103,6 +104,7 @@ _DECIDES = "These ConfigMaps say which device belongs to a node. Give write acce
 P, A = Principal, Act
 CELLS: dict[tuple[Principal, Act], Cell] = {
     **{(P.TENANT, act): PLAYED for act in Act},
+    **{(P.MACHINE_AUTHOR, act): PLAYED for act in Act},
     **{(P.TEMPLATE_AUTHOR, act): PLAYED for act in Act},
     (P.TEMPLATE_AUTHOR, A.SEND_CREDENTIAL): shown(
         "security/test_secret_of_a_stranger.py::test_a_template_in_an_unnamed_namespace_is_not_followed_and_stops_no_other"

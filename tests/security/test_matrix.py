@@ -40,7 +40,9 @@ from starter.client import Nodewarden
 from starter.doctor import protection
 from starter.errors import EpisodeHeldError, RefusedError
 from tests.cluster.acts.world import World
+from tests.cluster.builders import DEFINITIONS
 from tests.cluster.fencing_requests import remediation
+from tests.cluster.machines import CLUSTER_API, OPENSHIFT, sick_when_ready
 from tests.documents import ROOT
 from tests.power.agents.scripted import needs
 from tests.power.raw_server import Listener, listening
@@ -82,6 +84,10 @@ ROLES: Mapping[Principal, tuple[str, dict[str, Any]]] = {
             "resources": ["configmaps", "secrets", "pods", "fenceagentsremediations", "fenceagentsremediationtemplates"],
             "verbs": ["*"],
         },
+    ),
+    Principal.MACHINE_AUTHOR: (
+        "apps",
+        {"apiGroups": ["machine.openshift.io", "cluster.x-k8s.io", "machine.sapcloud.io"], "resources": ["*"], "verbs": ["*"]},
     ),
     Principal.TEMPLATE_AUTHOR: (
         "team",
@@ -334,6 +340,24 @@ async def by_a_tenant(attacked: Attacked) -> None:
         await ask(f"slow-{number}", HEALTHY, "fence_docker", {"--ip": SLOW})
 
 
+async def by_a_machine_author(attacked: Attacked) -> None:
+    """For each node a Machine that names it, one with its providerID that names another, and more checks than anyone can read, by
+    which a node that is well is sick; of a Cluster that they have made, too."""
+    author, system = attacked.clients[Principal.MACHINE_AUTHOR], attacked.system
+    for theirs in (replace(OPENSHIFT, namespace="apps"), replace(CLUSTER_API, namespace="apps")):
+        for definition in theirs.definitions():
+            await system.client.create(DEFINITIONS, definition)
+        await theirs.add_cluster(author)
+        for name in (HEALTHY, KEPT, SILENT, OF_KUBELET, PATIENT):
+            await theirs.add_machine(author, name, node=name)
+            await theirs.add_machine(author, f"its-{name}", node=HEALTHY if name != HEALTHY else KEPT)
+            provider_id = (await system.live_node(name))["spec"].get("providerID")
+            for machine in (name, f"its-{name}"):
+                await author.patch(theirs.path("machines", machine), {"spec": {"providerID": provider_id}})
+        for number in range(50):
+            await author.create(theirs.path("machinehealthchecks"), sick_when_ready(theirs, f"mine-{number}"))
+
+
 async def by_a_template_author(attacked: Attacked) -> None:
     """Templates and configurations that say of every node that its device is theirs."""
     author, system = attacked.clients[Principal.TEMPLATE_AUTHOR], attacked.system
@@ -407,6 +431,7 @@ async def by_a_client_of_temporal(attacked: Attacked) -> None:
 
 ASSAULTS: Mapping[Principal, Callable[[Attacked], Awaitable[None]]] = {
     Principal.TENANT: by_a_tenant,
+    Principal.MACHINE_AUTHOR: by_a_machine_author,
     Principal.TEMPLATE_AUTHOR: by_a_template_author,
     Principal.KUBELET: by_a_kubelet,
     Principal.TEMPORAL_CLIENT: by_a_client_of_temporal,

@@ -366,6 +366,8 @@ async def test_what_the_settings_leave_open_is_said_by_name() -> None:
         "temporal.insecure",
     ]
     assert levels(await protection(Settings(**closed))) == [Level.OK]  # type: ignore[arg-type]
+    every = Settings(**closed, machine_namespaces=["*"])  # type: ignore[arg-type]
+    only(await protection(every), Level.WARNING, "machine_namespaces: ")
     closed["worker"]["commands"] = "any"
     only(await protection(Settings(**closed)), Level.WARNING, "worker.commands: ")  # type: ignore[arg-type]
 

@@ -202,6 +202,7 @@ async def test_the_namespace_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> No
 async def test_a_check_of_machines_names_the_template_of_their_nodes(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """In whichever version the files were written, and though the Machine is the only one that names the Node."""
     monkeypatch.setenv("NODEWARDEN_TEMPLATE_NAMESPACES", "machines")
+    monkeypatch.setenv("NODEWARDEN_MACHINE_NAMESPACES", "machines")
 
     def of_machines(kind: str, name: str, **more: Any) -> dict[str, Any]:
         metadata = {"name": name, "namespace": "machines", "uid": f"uid-of-{name}", "labels": {"pool": "a"}}
@@ -221,6 +222,11 @@ async def test_a_check_of_machines_names_the_template_of_their_nodes(version: st
     machine = of_machines("Machine", "m1", spec={"clusterName": "c"}, status={"nodeRef": {"kind": "Node", "name": "n1"}})
     found, code = await planned("n1", a_node(), machine, check, ours, other)
     assert (code, found["config"], found["errors"]) == (0, "ours", [])
+    monkeypatch.delenv("NODEWARDEN_MACHINE_NAMESPACES")
+    found, _ = await planned("n1", a_node(), machine, check, ours, other)
+    ignored = "MachineHealthCheck/machines/mine: it is ignored: the setting machine_namespaces does not name machines"
+    assert ignored in found["warnings"], "S46"
+    monkeypatch.setenv("NODEWARDEN_MACHINE_NAMESPACES", "machines")
     found, code = await planned("n1", a_node(), check, ours, other)
     assert (code, ["there are several" in each for each in found["errors"]]) == (1, [True])
 

@@ -215,6 +215,7 @@ class System:
             "scan": {"start_up_grace": "500ms"},
             "worker": {"sticky_timeout": "500ms", "graceful_shutdown": "15s"},
             "state": str(self.folder / "state"),
+            "machine_namespaces": ["clusters", "shoot--simulated"],
         }
         for section, values in self._more_settings.items():
             written[section] = {**written.get(section, {}), **values} if isinstance(values, Mapping) else values  # type: ignore[dict-item]

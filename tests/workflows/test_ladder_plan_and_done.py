@@ -24,6 +24,7 @@ from activities.cluster.api.served_cluster import Connections, ServedCluster
 from activities.cluster.objects.live_machines import find_target
 from activities.cluster.objects.object_reader import FileObjects
 from activities.contracts.remediation import FailedVolumes, RemediationPin
+from policy.checks.fence_policies import PolicySource
 from policy.checks.verdict import MACHINE
 from policy.episode.messages import Need, NeedKind, Phase, RemediationInput
 from policy.fence.power import VolumeState
@@ -118,7 +119,7 @@ def wishes(world: PlayedWorld, chance: Random) -> Iterator[Asked]:
 
 async def shown(world: PlayedWorld, reader: Files, asked: Asked) -> Shown:
     """What the plan says, of a cluster that was read as the command reads it."""
-    found = await find_target(Connections(nodes=reader, machines=reader), asked.name)
+    found = await find_target(Connections(nodes=reader, machines=reader, machine_namespaces=COUNTING.machines), asked.name)
     named = read_strategies(", ".join(asked.named), subject="", field="") if asked.named else None
     body = body_of(found) if found is not None else None
     drawn_up = planned(world.cluster, asked.name, named, body, whole=not asked.skips)
@@ -137,9 +138,14 @@ def taken(outlook: Outlook, body: Body) -> Shown:
     return left or unmet[found[0].step.name]
 
 
+COUNTING = PolicySource(machines=("machines",))
+
+
 async def pinned(reader: Files, asked: Asked) -> RemediationPin | str:
     """What the episode begins with, by the real activity; or why it does not begin."""
-    served = ServedCluster(CLUSTER, cast("ClusterConnection", reader), clock=lambda: NOW)
+    served = ServedCluster(
+        CLUSTER, cast("ClusterConnection", reader), clock=lambda: NOW, source=PolicySource(machines=("machines",))
+    )
     activities = ClusterRemediation(served, cast("Any", None))
     try:
         pin: RemediationPin = await ActivityEnvironment().run(activities.pin, asked.request())

@@ -340,6 +340,11 @@ class Settings(BaseSettings):
     request_namespaces: Annotated[tuple[str, ...], NoDecode, BeforeValidator(listed)] = Field(
         default=(), description="namespaces in which FenceAgentsRemediations are obeyed: those of your operators"
     )
+    machine_namespaces: Annotated[tuple[str, ...], NoDecode, BeforeValidator(listed)] = Field(
+        default=(),
+        description="namespaces in which Machines and MachineHealthChecks count, beside openshift-machine-api for OpenShift's;"
+        " `*`: all",
+    )
     scan: ScanSettings = ScanSettings()
     repeat_alarm: RepeatAlarmSettings = RepeatAlarmSettings()
     offenders: OffenderSettings = OffenderSettings()
@@ -391,6 +396,7 @@ class Settings(BaseSettings):
             namespace=self.fence_namespace,
             templates=self.template_namespaces,
             requests=self.request_namespaces,
+            machines=self.machine_namespaces,
             policies=self.fencing.policies(),
         )
 

@@ -30,10 +30,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connections(Generic[C_co]):
-    """Where nodes live, and where Cluster API's objects do."""
+    """Where nodes live, and where Cluster API's objects do. machine_namespaces: in which Machines and their health checks count
+    (`policy.objects.machines.uncounted`)."""
 
     nodes: C_co
     machines: C_co
+    machine_namespaces: tuple[str, ...] = ()
 
     def of(self, api_version: str) -> C_co:
         """The connection over which objects of that version are read and written."""
@@ -107,7 +109,8 @@ class ServedCluster:
     @property
     def connections(self) -> Connections[ClusterConnection]:
         """By which objects are read and written."""
-        return Connections(nodes=self.connection, machines=self.machines or self.connection)
+        machines = self.machines or self.connection
+        return Connections(nodes=self.connection, machines=machines, machine_namespaces=self.source.machines)
 
     def judged_at(self) -> datetime:
         """Never later than either clock: a wrong one makes us wait, and never calls a node failed early."""

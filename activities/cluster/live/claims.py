@@ -36,7 +36,7 @@ from policy.fence.device_check import DeviceEventReason, named_beside
 from policy.fence.drivers import same_device
 from policy.fence.kdump import normal_address
 from policy.fence.plan_compiler import compile_config
-from policy.objects.machines import MachineView, claimed_otherwise, contested, identities_of
+from policy.objects.machines import MachineView, claimed_otherwise, contested, counted_in, identities_of
 from policy.objects.nodes import NodeView
 from policy.values.errors import PolicyError
 from policy.values.machine_apis import CLUSTER_API, OPENSHIFT, MachineApi
@@ -128,7 +128,8 @@ class Identities:
 
     async def _machines(self, api: MachineApi) -> list[MachineView]:
         connection = self._connections.of(api.api_version)
-        return await as_served(MACHINES[api], lambda version: read_views(connection, version, machine_decoding(api))) or []
+        found = await as_served(MACHINES[api], lambda version: read_views(connection, version, machine_decoding(api))) or []
+        return [counted_in(self._connections.machine_namespaces, each) for each in found]
 
     async def _listed(self) -> dict[str, list[str]]:
         found: defaultdict[str, list[str]] = defaultdict(list)

@@ -28,6 +28,7 @@ from activities.cluster.api.paths import (
     OPENSHIFT_MACHINE_HEALTH_CHECKS,
     SECRETS,
     Resource,
+    ref_of,
 )
 from activities.cluster.api.refusals import ObjectNotFound, unless_gone
 from activities.cluster.api.served_cluster import as_served
@@ -57,7 +58,7 @@ from policy.fence.template_reader import (
     read_fencing_template,
     why_untrusted,
 )
-from policy.objects.machines import MachineView
+from policy.objects.machines import MachineView, uncounted
 from policy.objects.nodes import NodeView
 from policy.remediation.ladder import body_of, ladder_of, read_strategies
 from policy.remediation.strategy_rules import RULES, Strategy
@@ -315,7 +316,7 @@ async def _checks_of(connections: Readers, resource: Resource, unreadable: list[
         return []
     checks: list[HealthCheck] = []
     for each in found:
-        if not each["metadata"].get("deletionTimestamp"):
+        if not each["metadata"].get("deletionTimestamp") and not uncounted(ref_of(each), connections.machine_namespaces):
             try:
                 checks.append(parse(each))
             except PolicyError as error:

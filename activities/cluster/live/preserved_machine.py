@@ -50,7 +50,7 @@ from policy.checks.health_check import HealthCheck
 from policy.checks.rules import rules_of
 from policy.checks.verdict import HEALTHY, Health
 from policy.episode.proofs import CLOCK_TOLERANCE
-from policy.objects.machines import MachineView, taken_name
+from policy.objects.machines import MachineView, counted_in, taken_name
 from policy.objects.nodes import NodeView
 from policy.preservation.keep_or_release import Automatic, Overridden, Override, WantedReplicas, overridden_by
 from policy.preservation.machine_snapshot import EXPIRY_ANNOTATION, Held, MachinePhase
@@ -184,7 +184,8 @@ class PreservedMachineReader:
         for api in MACHINE_APIS:
             read = partial(read_views, self._connections.of(api.api_version), decoding=machine_decoding(api))
             views = await as_served(MACHINES[api], read) or ()
-            for view in (each for each in views if not (each.unreadable or each.preservation_problem)):
+            counted = (each for each in views if not counted_in(self._connections.machine_namespaces, each).uncounted)
+            for view in (each for each in counted if not (each.unreadable or each.preservation_problem)):
                 own = key_of_controller(view.controller, view.namespace)
                 name = deployment_name(view.controller, above.get(own, ""))
                 one = Held.of(view, nodes.pop(view.node_name, None), deployment=name)

@@ -37,7 +37,7 @@ from policy.checks.inventory import Inventory
 from policy.checks.verdict import MACHINE, JudgedTarget
 from policy.dialects import parse
 from policy.episode.messages import Need
-from policy.objects.machines import MachineView, WorkloadCluster, clusters_of, may_be_its_node, named_by
+from policy.objects.machines import MachineView, WorkloadCluster, clusters_of, counted_in, may_be_its_node, named_by, uncounted
 from policy.objects.nodes import NodeView
 from policy.values.errors import PolicyError
 from policy.values.machine_apis import MACHINE_APIS, MCM, MachineApi, machine_api
@@ -111,23 +111,26 @@ async def find_machine(connections: Readers, ref: ObjectRef) -> LiveMachine | No
     """That Machine as it is now, None where there is none of that name. Errors: InvalidConfig for what is no Machine."""
     path = resource_of(ref).path(ref.name, namespace=ref.namespace)
     document = await unless_gone(connections.of(ref.api_version).get(path))
-    return _live(ref, document) if document is not None else None
+    return _live(connections, ref, document) if document is not None else None
 
 
-def _live(ref: ObjectRef, document: JsonObject) -> LiveMachine:
+def _live(connections: Readers, ref: ObjectRef, document: JsonObject) -> LiveMachine:
     try:
-        return LiveMachine(ref=ref, view=read_machine(document, api_of(ref)), document=document)
+        view = counted_in(connections.machine_namespaces, read_machine(document, api_of(ref)))
+        return LiveMachine(ref=ref, view=view, document=document)
     except msgspec.MsgspecError as error:
         raise failure(ErrorType.INVALID_CONFIG, f"{ref.key}: {error}") from error
 
 
 async def find_check(connections: Readers, need: Need | None) -> JsonObject | None:
-    """The need's health check as it is now, None where it was deleted or none is asked for."""
+    """The need's health check as it is now, None where it was deleted, or does not count (S46), or none is asked for."""
     if need is None:
         return None
     if need.check is None:
         raise failure(ErrorType.INVALID_CONFIG, "the need is a health check's, but names none")
     check, connection = need.check, connections.of(need.check.api_version)
+    if uncounted(check, connections.machine_namespaces):
+        return None
     return await as_served(_resource(check), lambda version: connection.get(version.path(check.name, namespace=check.namespace)))
 
 
@@ -210,12 +213,15 @@ async def machine_of(connections: Readers, node: NodeView) -> LiveMachine | None
 
 
 async def machine_named(connections: Readers, name: str) -> LiveMachine | None:
-    """The Machine that a person may mean by `machine/<namespace>/<name>`, of whichever API; None where there is none."""
+    """The Machine that a person may mean by `machine/<namespace>/<name>`, of whichever API; None where there is none. Errors:
+    InvalidConfig for one that does not count: whether it has a Node is not known (S46)."""
     namespace, _, own = name.removeprefix(MACHINE).partition("/")
     if not (name.startswith(MACHINE) and namespace and own):
         return None
     for kind in (version for api in MACHINE_APIS for version in versions_of(MACHINES[api])):
         if (machine := await find_machine(connections, kind.ref(own, namespace))) is not None:
+            if machine.view.uncounted:
+                raise failure(ErrorType.INVALID_CONFIG, f"{machine.ref.key}: {machine.view.uncounted}")
             return machine
     return None
 
@@ -249,7 +255,8 @@ async def _labelled(connections: Readers, node: str) -> list[LiveMachine]:
     resource = MACHINES[MCM]
     # None where the kind is not installed.
     listed = await unless_gone(connections.nodes.list_objects(resource.path(), label=(MCM.node_label, node))) or []
-    return [_live(ref_of(document), document) for document in map(resource.whole, listed)]
+    found = [_live(connections, ref_of(document), document) for document in map(resource.whole, listed)]
+    return [each for each in found if not each.view.uncounted]  # no Node names one of these by annotation
 
 
 async def machines_by_node(connections: Readers, check: HealthCheck) -> Mapping[str, list[MachineView]]:

@@ -117,9 +117,8 @@ class ReadOnce(ApiReader):
 def reading_once(connections: Connections[ClusterConnection]) -> Readers:
     """Both of them, or one for both where they are the same."""
     nodes = ReadOnce(connections.nodes)
-    return Connections(
-        nodes=nodes, machines=nodes if connections.machines is connections.nodes else ReadOnce(connections.machines)
-    )
+    machines = nodes if connections.machines is connections.nodes else ReadOnce(connections.machines)
+    return Connections(nodes=nodes, machines=machines, machine_namespaces=connections.machine_namespaces)
 
 
 # Objects from files in the place of an API: the same paths and the same refusals, without any server.

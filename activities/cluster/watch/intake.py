@@ -7,7 +7,7 @@ dropped. What says that an upgrade goes on, and what etcd can do without, is fol
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -30,7 +30,7 @@ from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource, stricter,
 from policy.checks.health_check import HealthCheck
 from policy.dialects import parse, refuse_update
 from policy.dialects.node_fencing import CLUSTER_CONFIG, POLICY_PREFIX, holds_back_only, read_policies
-from policy.objects.machines import MachineView, machine_key
+from policy.objects.machines import IgnoredObjects, MachineView, counted_in, machine_key, uncounted
 from policy.objects.nodes import EtcdGuard, Surroundings
 from policy.preservation.machine_snapshot import REASON as MISTAKEN
 from policy.preservation.pool_cap import DeploymentPool
@@ -102,7 +102,7 @@ class Intake:
             case Destination.MACHINES if found is None:
                 ledger.remove_machine(machine_key(MACHINE_API_OF[kind.resource], namespace, name))
             case Destination.MACHINES:
-                ledger.put_machine(found, now)
+                ledger.put_machine(counted_in(self._source.machines, found), now)
             case Destination.CLUSTERS if found is None:
                 ledger.remove_cluster(key)
             case Destination.CLUSTERS:
@@ -163,10 +163,13 @@ class Intake:
         """A health check as written. update: judge it as a change of the one that is known. What is wrong with it, or None.
 
         One that is being deleted is gone, however long a finalizer keeps it: a last look takes it so as well, and were the two to
-        disagree, episodes would begin and end without end.
+        disagree, episodes would begin and end without end. Of one that does not count nothing but its name is known (S46).
         """
         if mapping(obj.get("metadata")).get("deletionTimestamp"):
             self.remove_check(ref.key)
+            return None
+        if uncounted(ref, self._source.machines):
+            self.ledger.ignore_check(ref)
             return None
         before, stood = self.checks.pop(ref.key, None), self.objects.get(ref.key)
         self.objects[ref.key] = obj
@@ -246,9 +249,19 @@ class Intake:
 class PreservationIntake:
     """Feeds the index of preserved machines with Machines, the sets above them, and the pools."""
 
-    def __init__(self, preservation_index: PreservationIndex, clock: Callable[[], datetime]) -> None:
+    def __init__(
+        self,
+        preservation_index: PreservationIndex,
+        clock: Callable[[], datetime],
+        *,
+        namespaces: Collection[str] = (),
+        ignored: IgnoredObjects | None = None,
+    ) -> None:
+        """namespaces: in which Machines count; ignored: is given the others."""
         self._preservation_index = preservation_index
         self._clock = clock
+        self._namespaces = namespaces
+        self._ignored = ignored or IgnoredObjects()
 
     def take(self, kind: ReadKind, version: Resource, key: str, found: Any) -> None:
         """One object as it is now, None for one that is gone. version: of its kind, that the server has."""
@@ -257,13 +270,19 @@ class PreservationIntake:
             case Destination.POOLS:
                 self._put_pool(name, found)
             case Destination.SETS:
-                self._put_set(version, key, found)
+                counts = not uncounted(version.ref(name, key.rpartition("/")[0]), self._namespaces)
+                self._put_set(version, key, found if counts else None)
             case _ if found is None:
+                self._ignored.drop(machine_key(MACHINE_API_OF[kind.resource], key.rpartition("/")[0], name))
                 self._preservation_index.remove_machine(key)
             case _:
-                self._put_machine(version, found)
+                self._put_machine(version, key, counted_in(self._namespaces, found))
 
-    def _put_machine(self, version: Resource, machine: MachineView) -> None:
+    def _put_machine(self, version: Resource, key: str, machine: MachineView) -> None:
+        self._ignored.note(machine)
+        if machine.uncounted:
+            self._preservation_index.remove_machine(key)
+            return
         ref = version.ref(machine.name, machine.namespace)
         if machine.preservation_problem:
             log.warning("%s is left out of preservation: %s", ref.key, machine.preservation_problem)

@@ -22,7 +22,7 @@ from activities.cluster.api.paths import (
 from activities.cluster.objects.decoding import OBJECT_DECODING, remediation_decoding
 from activities.cluster.watch.intake import Intake
 from activities.cluster.watch.kinds import Destination, Reader, ReadKind, read_by
-from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
+from policy.checks.fence_policies import OF_FILES, PolicySource
 from policy.checks.health_check import HealthCheck, Overlap, RetryRules
 from policy.dialects import is_health_check
 from policy.dialects.common import DEFAULT_NAMESPACE
@@ -59,7 +59,7 @@ class ClusterSnapshot:
         *,
         overlap: Overlap = Overlap.STRICTEST,
         sees_all_nodes: bool = True,
-        policies: PolicySource = DEFAULT_SOURCE,
+        policies: PolicySource = OF_FILES,
         retries: RetryRules = DEFAULT_RETRIES,
     ) -> None:
         self.ledger = Ledger(sees_all_nodes=sees_all_nodes, overlap=overlap, retries=retries)

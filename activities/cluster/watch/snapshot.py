@@ -6,6 +6,7 @@ server does not know are passed over; what may not be read is a mistake of the a
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -25,7 +26,7 @@ from activities.cluster.watch.templates import see_templates
 from activities.errors import ErrorType, failure
 from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.checks.health_check import Overlap, RetryRules
-from policy.objects.machines import MachineView, cluster_named_by
+from policy.objects.machines import MachineView, cluster_named_by, uncounted
 from policy.objects.nodes import NodeView
 from policy.remediation.memory import DEFAULT_RETRIES, OWNERS_OWN
 from policy.remediation.remediation_objects import REMEDIATORS, Remediator
@@ -51,7 +52,7 @@ async def take_snapshot(
     listed = await _list(connection, nodes, source)
     now = connection.now()  # the server's clock is known by its first answer
     cluster = ClusterSnapshot(now, overlap=overlap, sees_all_nodes=False, policies=source, retries=retries)
-    reading = _Reading(cluster, Conflicts(cluster.ledger, takeover=takeover), now)
+    reading = _Reading(cluster, Conflicts(cluster.ledger, takeover=takeover), now, source.machines)
     reading.take(nodes, listed)
     for kind in others:
         if reading.is_due(kind) and (leased or kind.destination is not Destination.NODE_LEASES):
@@ -71,8 +72,10 @@ async def take_snapshot(
 class _Reading:
     """One snapshot that is being taken, and what it has shown so far that has more kinds read."""
 
-    def __init__(self, cluster: ClusterSnapshot, conflicts: Conflicts, now: datetime) -> None:
+    def __init__(self, cluster: ClusterSnapshot, conflicts: Conflicts, now: datetime, namespaces: Collection[str]) -> None:
+        """namespaces: in which Machines and their checks count."""
         self.conflicts = conflicts
+        self._namespaces = namespaces
         self._cluster = cluster
         self._now = now
         self._since = {Since.START}
@@ -101,7 +104,7 @@ class _Reading:
                 if kind.destination in {Destination.CHECKS, Destination.FENCE_POLICIES}:
                     self._since.add(Since.CHECK)
                     self._dialects.add(_dialect(kind))
-                if kind.destination is Destination.CHECKS:
+                if kind.destination is Destination.CHECKS and not uncounted(ref_of(value), self._namespaces):
                     self.conflicts.check_changed(_dialect(kind), ref_of(value), value)
 
     def _take_view(self, kind: ReadKind, key: str, view: Any) -> None:

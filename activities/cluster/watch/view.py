@@ -374,7 +374,8 @@ class ClusterView:
         )
         unlisted = self.watches.unlisted()
         notices = [f"can't list {listed(unlisted)}: checks that need it wait"] if unlisted else []
-        state = replace(state, notice="; ".join([*notices, *filter(None, [self.connection.skewed])]))
+        more = filter(None, (self.connection.skewed, self.ledger.ignored_text))
+        state = replace(state, notice="; ".join([*notices, *more]))
         why = self._probe.problem or next((reflector.problem for reflector in self.watches.here() if reflector.problem), "")
         return state if state.synced or not why else replace(state, stale=f"{state.stale}: {why}")
 

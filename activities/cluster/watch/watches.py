@@ -28,7 +28,7 @@ from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.checks.health_check import HealthCheck
 from policy.dialects.node_fencing import CLUSTER_CONFIG
 from policy.fence.configmaps import FENCE_MAPS
-from policy.objects.machines import MachineView, cluster_named_by
+from policy.objects.machines import MachineView, cluster_named_by, uncounted
 from policy.objects.nodes import NodeView
 from policy.preservation.preservation_index import PreservationIndex
 from policy.remediation.remediation_objects import REMEDIATORS, Remediator
@@ -72,7 +72,7 @@ class Watches:
         self.on_cluster_lease: Callable[[JsonObject | None], object] = lambda _: None
         """Gets the cluster Lease as it changes, None where it is given back. No report is made for that."""
         self._connection = connection
-        self._connections = Connections(nodes=connection, machines=self.machines)
+        self._connections = Connections(nodes=connection, machines=self.machines, machine_namespaces=source.machines)
         self._ledger = ledger
         self._clock = clock
         self._on_change = on_change
@@ -83,7 +83,9 @@ class Watches:
         self._remediators = remediators
         self._at_risk = at_risk or DataAtRisk(forced=False)
         self._preservation_index = preservation_index or PreservationIndex()
-        self._preservations = PreservationIntake(self._preservation_index, clock)
+        self._preservations = PreservationIntake(
+            self._preservation_index, clock, namespaces=source.machines, ignored=ledger.ignored
+        )
         self._templates = TemplateWatches(self._connections, self._reflector, judge=self._judge_templates)
         self._fence_objects: dict[tuple[ReadKind, str], JsonObject] = {}
         self._fence_maps: dict[str, Any] = {}
@@ -327,11 +329,13 @@ class Watches:
         namespace, _, name = key.rpartition("/")
         version = str((found or {}).get("apiVersion") or self._followed[kind][0].resource.api_version)
         ref = ObjectRef(api_version=version, kind=kind.resource.kind, name=name, namespace=namespace)
-        self.conflicts.check_changed(dialect, ref, found)
+        counts = found is not None and not uncounted(ref, self._source.machines)
+        self.conflicts.check_changed(dialect, ref, found if counts else None)
         if found is None:
             self._changed(lambda: self.intake.remove_check(ref.key))
             return
-        self._follow(Since.CHECK, dialect)
+        if counts:
+            self._follow(Since.CHECK, dialect)
         self._changed(lambda: self.intake.put_check(ref, found))
         if (check := self.intake.checks.get(ref.key)) is not None:
             self._follow_remediations(check)

@@ -21,7 +21,7 @@ from policy.objects.nodes import PRESERVE_ANNOTATION
 from simulator.objects import JsonObject
 from tests.cluster.acts.world import CLUSTER, NODE, NOW, World, refused
 from tests.cluster.builders import owner
-from tests.cluster.machines import CLUSTER_API, CLUSTER_NAME, OPENSHIFT, PAUSED, SKIP, System, machine_of
+from tests.cluster.machines import CLUSTER_API, CLUSTER_NAME, OPENSHIFT, OPERATORS, PAUSED, SKIP, System, machine_of
 from tests.cluster.skipping import now
 
 
@@ -42,7 +42,9 @@ async def machine(world: World, system: System, annotations: Mapping[str, str] |
 
 
 def acts(world: World) -> ClusterRemediation:
-    return ClusterRemediation(ServedCluster(CLUSTER, world.connection, own_node="node-1", clock=world.clock), world.looks)
+    return ClusterRemediation(
+        ServedCluster(CLUSTER, world.connection, own_node="node-1", clock=world.clock, source=OPERATORS), world.looks
+    )
 
 
 async def found(world: World, system: System) -> JsonObject:
@@ -205,7 +207,7 @@ async def test_a_successor_that_says_it_will_never_work_is_seen_to_have_failed(s
         CLUSTER_API.path("machines", "w-2"),
         {"metadata": {"ownerReferences": [owner("MachineSet", api_version=CLUSTER_API.api_version)]}},
     )
-    remediation = ClusterRemediation(ServedCluster(CLUSTER, world.connection, clock=world.clock), world.looks)
+    remediation = ClusterRemediation(ServedCluster(CLUSTER, world.connection, clock=world.clock, source=OPERATORS), world.looks)
     gone = CLUSTER_API.machine_ref("w-1")
     found = await remediation.follow(
         FollowRequest(

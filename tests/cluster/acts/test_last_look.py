@@ -59,7 +59,7 @@ from tests.cluster.acts.world import (
     refused,
 )
 from tests.cluster.builders import until
-from tests.cluster.machines import CLUSTER_API, OPENSHIFT, System
+from tests.cluster.machines import CLUSTER_API, OPENSHIFT, OPERATORS, System
 from tests.cluster.scans import LIVE, WATCHES
 from tests.licensing import LICENCES as KEPT_LICENCES
 from tests.policy.builders import a_cluster_config, a_policy
@@ -324,7 +324,7 @@ async def test_a_watch_that_is_whole_is_asked_who_else_has_its_identity_instead_
     """S39: where nothing can be said by what he has seen, all Nodes are listed."""
     await _twin(licensed)
     watched = Watched(whole=whole)
-    served = ServedCluster("prod", licensed.connection, clock=licensed.clock)
+    served = ServedCluster("prod", licensed.connection, clock=licensed.clock, source=OPERATORS)
     look_itself = LastLook(served, licensed.permits, identities=Identities(served.connections, watched))
     licensed.server.requests.reset()
     assert (await look_itself.look(await licensed.look(need=CHECK_NEED))).verdict is verdict
@@ -349,7 +349,7 @@ async def test_another_nodes_machine_with_its_provider_id_keeps_it_in_every_view
     machine["spec"]["providerID"] = (await licensed.node())["spec"]["providerID"]
     await licensed.others.create(system.path("machines"), machine)
     await system.set_status(licensed.others, "claims", {"nodeRef": {"name": "another-node"}})
-    served = ServedCluster("prod", licensed.connection, clock=licensed.clock)
+    served = ServedCluster("prod", licensed.connection, clock=licensed.clock, source=OPERATORS)
     identities = Identities(served.connections, Watched(**watched) if watched is not None else None)
     result = await LastLook(served, licensed.permits, identities=identities).look(await licensed.look(need=CHECK_NEED))
     assert result.verdict is (VETOED if lists else GO), result.reason
@@ -371,7 +371,7 @@ async def test_without_a_policy_only_the_first_look_lists_the_cluster(world: Wor
     await world.hold_cluster_lease()
     template = await world.add_template()
     view = ClusterView(world.connection, limits=LIVE, watch_limits=WATCHES)
-    served = ServedCluster("prod", world.connection, own_node="node-1", clock=world.clock)
+    served = ServedCluster("prod", world.connection, own_node="node-1", clock=world.clock, source=OPERATORS)
     identities = Identities(served.connections, view)
     looks_itself = LastLook(served, world.permits, identities=identities)
     freeing = ClusterFreeing(served, looks_itself.look, KEPT_LICENCES, identities=identities)
@@ -800,7 +800,16 @@ async def test_a_device_that_names_no_node_is_used_for_neither_once_the_check_of
     await licensed.others.patch(BLADES, {"spec": {"template": {"spec": {"power": power}}}})
     target = await licensed.pinned()
     target = replace(target, pinned=replace(target.pinned, endpoints=(OF_BOTH,), levels=((OF_BOTH,),)))
-    looks_itself = LastLook(ServedCluster("prod", licensed.connection, clock=licensed.clock), licensed.permits, checked=Checked())
+    looks_itself = LastLook(
+        ServedCluster(
+            "prod",
+            licensed.connection,
+            clock=licensed.clock,
+            source=OPERATORS,
+        ),
+        licensed.permits,
+        checked=Checked(),
+    )
     result = await looks_itself.look(await licensed.look(target, need=CHECK_NEED, configured=Configured()))
     assert result.verdict is verdict, result.reason
     assert ("and of Node/node-8: find out" in result.reason) is (verdict is VETOED)
@@ -818,7 +827,7 @@ async def test_shared_devices_are_compared_by_one_reading(licensed: World) -> No
     no_worker = {"metadata": {"labels": {"node-role.kubernetes.io/worker": None}}}  # the check's template would go first
     await licensed.others.patch(NODES.path("node-8"), no_worker)
     await licensed.configure("node-8", "10.0.0.8")
-    target, served = await licensed.pinned(), ServedCluster("prod", licensed.connection, clock=licensed.clock)
+    target, served = await licensed.pinned(), ServedCluster("prod", licensed.connection, clock=licensed.clock, source=OPERATORS)
     licensed.server.requests.reset()
     await claimed_by(served, target, Identities(served.connections), Found())
     counts = {each: licensed.server.requests.total("list", each) for each in ("fenceconfigs", "fencingtemplates")}

@@ -43,7 +43,7 @@ from tests.cluster.acts.world import (
     template_ref,
 )
 from tests.cluster.builders import owner
-from tests.cluster.machines import CLUSTER_API, OPENSHIFT, machine_of
+from tests.cluster.machines import CLUSTER_API, OPENSHIFT, OPERATORS, machine_of
 from tests.licensing import LICENCES
 
 
@@ -117,7 +117,7 @@ async def test_a_slip_of_the_pen_is_told_which_name_is_meant(ready: World) -> No
     said = "nodw-7: there is no such Node or Machine; did you mean node-7?"
     with refused(ErrorType.NOT_FOUND, said):
         await pin(ready, node="nodw-7")
-    remediation = ClusterRemediation(ServedCluster(CLUSTER, ready.connection), ready.looks)
+    remediation = ClusterRemediation(ServedCluster(CLUSTER, ready.connection, source=OPERATORS), ready.looks)
     with refused(ErrorType.NOT_FOUND, said):
         await ActivityEnvironment().run(remediation.pin, RemediationInput(cluster=CLUSTER, node="nodw-7", incident=INCIDENT))
 
@@ -136,7 +136,7 @@ async def test_a_pin_says_how_often_the_machine_was_repaired_by_what_its_node_sa
         asked.append((node, system_uuid))
         return found
 
-    served = ServedCluster(CLUSTER, ready.connection, clock=ready.clock, repairs=repairs)
+    served = ServedCluster(CLUSTER, ready.connection, clock=ready.clock, repairs=repairs, source=OPERATORS)
     if kind == "Fencing":
         ready.target = ClusterTarget(served, ready.permits, LICENCES)
         pinned: Any = await pin(ready)
@@ -167,7 +167,7 @@ async def test_that_a_machine_is_to_be_cut_off_only_its_own_preservation_may_say
 @pytest.mark.parametrize("kind", [NeedKind.PRESERVATION, NeedKind.CLEAN_UP, NeedKind.FOREIGN_OBJECT])
 async def test_a_remediation_is_for_a_check_or_a_person(ready: World, kind: NeedKind) -> None:
     """S21."""
-    remediation = ClusterRemediation(ServedCluster(CLUSTER, ready.connection), ready.looks)
+    remediation = ClusterRemediation(ServedCluster(CLUSTER, ready.connection, source=OPERATORS), ready.looks)
     request = RemediationInput(cluster=CLUSTER, node=NODE, incident=INCIDENT, need=Need(kind=kind, check=CHECK_REF))
     with refused(ErrorType.INVALID_CONFIG, "need.kind: expected one of check, person"):
         await ActivityEnvironment().run(remediation.pin, request)
@@ -177,7 +177,7 @@ async def test_a_machine_that_has_a_node_is_remediated_by_the_nodes_name(ready: 
     """S15, S20: else what the Node says, its lease, and that it is a member of a control plane would be asked of nobody."""
     await OPENSHIFT.install(ready.others)
     await OPENSHIFT.add_machine(ready.others, machine_of(NODE), node=NODE)
-    remediation = ClusterRemediation(ServedCluster(CLUSTER, ready.connection), ready.looks)
+    remediation = ClusterRemediation(ServedCluster(CLUSTER, ready.connection, source=OPERATORS), ready.looks)
     name = f"machine/{OPENSHIFT.namespace}/{machine_of(NODE)}"
     for need in (None, Need(kind=NeedKind.PERSON, reason="as the command line says it")):
         request = RemediationInput(cluster=CLUSTER, node=name, incident=INCIDENT, need=need)
@@ -190,7 +190,7 @@ async def test_no_other_nodes_machine_is_remediated_in_a_nodes_name(ready: World
     await OPENSHIFT.install(ready.others)
     for node in (NODE, "node-9"):
         await OPENSHIFT.add_machine(ready.others, machine_of(node), node=node)
-    remediation = ClusterRemediation(ServedCluster(CLUSTER, ready.connection), ready.looks)
+    remediation = ClusterRemediation(ServedCluster(CLUSTER, ready.connection, source=OPERATORS), ready.looks)
     request = RemediationInput(
         cluster=CLUSTER,
         node=NODE,
@@ -211,7 +211,7 @@ async def test_a_machine_with_another_provider_id_is_not_the_nodes(ready: World,
     await OPENSHIFT.add_machine(ready.others, machine_of(NODE), node=NODE)
     await ready.others.patch(OPENSHIFT.path("machines", machine_of(NODE)), {"spec": {"providerID": "metal://server-1"}})
     await ready.change_node({"metadata": {"annotations": OPENSHIFT.ties(NODE)}})
-    remediation = ClusterRemediation(ServedCluster(CLUSTER, ready.connection), ready.looks)
+    remediation = ClusterRemediation(ServedCluster(CLUSTER, ready.connection, source=OPERATORS), ready.looks)
     request = RemediationInput(cluster=CLUSTER, node=NODE, incident=INCIDENT, strategies=("reboot=10m",))
     if not named:
         assert (await ActivityEnvironment().run(remediation.pin, request)).machine is None
@@ -231,7 +231,7 @@ async def test_a_remediation_pins_nothing_that_was_made_anew_since_it_was_asked_
     """S9: the scan named what it had seen."""
     await OPENSHIFT.install(ready.others)
     await OPENSHIFT.add_machine(ready.others, machine_of(NODE), node=NODE)
-    remediation = ClusterRemediation(ServedCluster(CLUSTER, ready.connection), ready.looks)
+    remediation = ClusterRemediation(ServedCluster(CLUSTER, ready.connection, source=OPERATORS), ready.looks)
     request = RemediationInput(
         cluster=CLUSTER,
         node=NODE,
@@ -320,7 +320,7 @@ class TestTemplate:
             await pin(ready)  # a tenant's Machine, check and template name no device of a Node (S40, S46)
         with refused(ErrorType.INVALID_CONFIG, "templates count in nodewarden"):
             await pin(ready, need=Need(kind=NeedKind.CHECK, check=system.check_ref()))
-        source = PolicySource(templates=("nodewarden", system.namespace))
+        source = PolicySource(templates=("nodewarden", system.namespace), machines=(system.namespace,))
         served = ServedCluster(CLUSTER, ready.connection, clock=ready.clock, source=source)
         ready.target = ClusterTarget(served, ready.permits, LICENCES)
         assert (await pin(ready)).plan.source == f"FencingTemplate/{system.namespace}/default"
@@ -511,7 +511,7 @@ async def test_s42_a_template_in_a_checks_name_is_one_that_the_check_names(ready
 async def test_s42_a_step_has_failed_only_where_the_target_remembers_it(ready: World) -> None:
     """Any client may start an episode with an input, and would choose with which step it begins."""
     await ready.add_check()
-    served = ServedCluster(CLUSTER, ready.connection, clock=ready.clock)
+    served = ServedCluster(CLUSTER, ready.connection, clock=ready.clock, source=OPERATORS)
     request = RemediationInput(cluster=CLUSTER, node=NODE, incident=INCIDENT, need=BY_CHECK, failed=("reboot", "fence"))
 
     async def failed() -> tuple[str, ...]:
@@ -534,7 +534,7 @@ async def test_s42_the_steps_in_a_checks_name_are_those_that_the_check_wants_now
     owned = {"ownerReferences": [owner("MachineSet", "set", api_version=OPENSHIFT.api_version)]}
     uid = (await ready.others.patch(path, {"metadata": owned}))["metadata"]["uid"]
     await OPENSHIFT.set_status(ready.others, machine_of(NODE), {"phase": "Failed"})
-    served = ServedCluster(CLUSTER, ready.connection, clock=ready.clock)
+    served = ServedCluster(CLUSTER, ready.connection, clock=ready.clock, source=OPERATORS)
     deletion = EscalationStep(strategy=Strategy.DELETE_MACHINE, name="delete-machine")
     request = RemediationInput(cluster=CLUSTER, node=NODE, incident=INCIDENT, need=BY_CHECK, ladder=(deletion,))
 

@@ -17,6 +17,7 @@ from activities.cluster.api.served_cluster import ServedCluster
 from activities.contracts.remediation import External, ExternalRequest, RemediationPin, RememberRequest
 from activities.contracts.target import LookVerdict, Target
 from activities.errors import ErrorType
+from policy.checks.fence_policies import PolicySource
 from policy.episode.messages import Need, NeedKind, RemediationInput
 from policy.objects.nodes import EXCLUDE_LABEL
 from policy.objects.remediations import GIVEN_UP_ANNOTATION, HEALTHY_DELAY_ANNOTATION
@@ -31,7 +32,7 @@ from simulator.resources import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, NODES
 from tests.cluster import builders
 from tests.cluster.acts.world import CHECK_REF, CHECKS, CLUSTER, INCIDENT, NODE, NOW, World, empty_world, our_mark, refused
 from tests.cluster.builders import of_kind
-from tests.cluster.machines import CLUSTER_API, CLUSTER_NAME, OPENSHIFT, PAUSED, System, machine_of
+from tests.cluster.machines import CLUSTER_API, CLUSTER_NAME, OPENSHIFT, OPERATORS, PAUSED, System, machine_of
 from tests.cluster.test_preserving import definition
 from workers.configuration.settings import RemediationSettings
 
@@ -51,7 +52,7 @@ class Objects:
         self.world = world
         self.asks = asks
         self.acts = ClusterRemediationObjects(
-            ServedCluster(CLUSTER, world.connection, own_node="node-1", clock=world.clock), world.looks
+            ServedCluster(CLUSTER, world.connection, own_node="node-1", clock=world.clock, source=OPERATORS), world.looks
         )
 
     async def create(self, **changes: Any) -> External:
@@ -182,7 +183,7 @@ async def _too_late(objects: Objects) -> None:
 async def _own_node(objects: Objects) -> None:
     world = objects.world
     objects.acts = ClusterRemediationObjects(
-        ServedCluster(CLUSTER, world.connection, own_node=NODE, clock=world.clock), world.looks
+        ServedCluster(CLUSTER, world.connection, own_node=NODE, clock=world.clock, source=OPERATORS), world.looks
     )
 
 
@@ -417,7 +418,7 @@ async def test_a_kind_of_the_settings_is_read_in_its_own_words(objects: Objects)
         {"remediators": [{"group": GROUP, "kind": "SelfNodeRemediation", "succeeded": "Done", "failed": "Done"}]}
     ).known_remediators()
     world = objects.world
-    served = ServedCluster(CLUSTER, world.connection, clock=world.clock, remediators=mine)
+    served = ServedCluster(CLUSTER, world.connection, clock=world.clock, remediators=mine, source=OPERATORS)
     acts = ClusterRemediationObjects(served, world.looks)
     made = await acts.create(objects.asks)
     assert made.ref is not None
@@ -581,9 +582,9 @@ async def test_machines_of_a_management_cluster_are_remediated_there(objects: Ob
     async with empty_world() as there:
         here = objects.world
         asks, path = await of_machine(objects, replace(CLUSTER_API, namespace=NAMESPACE), there=there)
-        acts = ClusterRemediationObjects(
-            ServedCluster(CLUSTER, here.connection, machines=there.connection, clock=there.clock), here.looks
-        )
+        source = PolicySource(machines=(NAMESPACE,))
+        served = ServedCluster(CLUSTER, here.connection, machines=there.connection, clock=there.clock, source=source)
+        acts = ClusterRemediationObjects(served, here.looks)
         assert (await acts.create(asks)).present
         assert (await there.others.get(f"{path}/{machine_of(NODE)}"))["metadata"]["ownerReferences"][0]["uid"] == asks.machine_uid
         told = await acts.create(replace(objects.asks, machine=asks.machine, machine_uid=asks.machine_uid))
@@ -607,7 +608,16 @@ async def remediation(world: World) -> ClusterRemediation:
     await CLUSTER_API.add_machine(world.others, machine_of(NODE), node=NODE)
     names = {"cluster.x-k8s.io/machine": machine_of(NODE), "cluster.x-k8s.io/cluster-namespace": CLUSTER_API.namespace}
     await world.change_node({"metadata": {"annotations": names}})
-    return ClusterRemediation(ServedCluster(CLUSTER, world.connection, own_node="node-1", clock=world.clock), world.looks)
+    return ClusterRemediation(
+        ServedCluster(
+            CLUSTER,
+            world.connection,
+            own_node="node-1",
+            clock=world.clock,
+            source=OPERATORS,
+        ),
+        world.looks,
+    )
 
 
 async def remembered(world: World) -> tuple[str, str]:

@@ -31,6 +31,7 @@ from simulator.objects import JsonObject
 from simulator.resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES, NAMESPACES, NODES
 from tests.cluster import fencing_requests
 from tests.cluster.acts.world import CLUSTER, NODE, NODE_LEASES, NOW, World, our_mark, refused
+from tests.cluster.machines import OPERATORS
 from workers.interceptors.activity_guards import Liveness
 
 LIMIT = timedelta(seconds=10)
@@ -88,7 +89,7 @@ async def _releases_the_lease(world: World, target: Target, _: datetime | None) 
 
 
 async def _remembers(world: World, target: Target, _: datetime | None) -> Any:
-    remediation = ClusterRemediation(ServedCluster(CLUSTER, world.connection, clock=world.clock), world.looks)
+    remediation = ClusterRemediation(ServedCluster(CLUSTER, world.connection, clock=world.clock, source=OPERATORS), world.looks)
     return await remediation.remember(RememberRequest(target=target, memory="{}"))
 
 

@@ -61,6 +61,7 @@ from simulator.resources import (
     VOLUMES,
     Resource,
 )
+from tests.cluster.machines import OPERATORS
 from tests.documents import document
 from tests.licensing import LICENCES
 from tests.policy.builders import mark_metadata
@@ -157,13 +158,18 @@ class World:
         self.permits = Permits()
         self.verdict = LookVerdict.GO
         self.credential_hosts: dict[str, tuple[str, ...]] = {}
-        served = ServedCluster(CLUSTER, connection, clock=self.clock, credential_hosts=self.known_hosts)
+        served = ServedCluster(CLUSTER, connection, clock=self.clock, credential_hosts=self.known_hosts, source=OPERATORS)
         self.target = ClusterTarget(served, self.permits, LICENCES)
         self.isolation = ClusterIsolation(
-            ServedCluster(CLUSTER, connection, own_node="node-1", clock=self.clock), self.looks, self.permits, LICENCES
+            ServedCluster(CLUSTER, connection, own_node="node-1", clock=self.clock, source=OPERATORS),
+            self.looks,
+            self.permits,
+            LICENCES,
         )
         self.freeing = ClusterFreeing(
-            ServedCluster(CLUSTER, connection, own_node="node-1", clock=self.clock), self.target.last_look, LICENCES
+            ServedCluster(CLUSTER, connection, own_node="node-1", clock=self.clock, source=OPERATORS),
+            self.target.last_look,
+            LICENCES,
         )
 
     def clock(self) -> datetime:

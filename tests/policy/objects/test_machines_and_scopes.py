@@ -8,10 +8,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policy.objects.machines import MachineView, claimed_otherwise, contested, identities_of, is_machine_of, taken_name
+from policy.objects.machines import (
+    IgnoredObjects,
+    MachineView,
+    claimed_otherwise,
+    contested,
+    counted_in,
+    identities_of,
+    is_machine_of,
+    taken_name,
+    uncounted,
+)
 from policy.objects.nodes import ZONE_LABEL, Condition, NodeView
 from policy.objects.scopes import CLUSTER, GroupCount, GroupTally, group_of, group_phrase, is_scope
 from policy.values.machine_apis import CLUSTER_API, MCM, OPENSHIFT, MachineApi
+from policy.values.object_refs import ObjectRef
 from tests.policy.builders import RACK, a_node, in_rack
 
 AMI = "03000200-0400-0500-0006-000700080009"
@@ -88,6 +99,67 @@ def test_s39_a_node_of_two_machines_of_one_api_is_neithers() -> None:
         assert claimed_otherwise(node, machines).startswith(both)
     for machines in ([real, replace(forged, deleting=True)], [real, replace(forged, api=CLUSTER_API)]):
         assert claimed_otherwise(node, machines) == ""
+
+
+@pytest.mark.parametrize(
+    ("api", "namespace", "named", "counts"),
+    [
+        (OPENSHIFT, "openshift-machine-api", (), True),
+        (OPENSHIFT, "tenant", (), False),
+        (OPENSHIFT, "tenant", ("infra", "tenant"), True),
+        (CLUSTER_API, "openshift-machine-api", (), False),
+        (CLUSTER_API, "clusters", ("clusters",), True),
+        (CLUSTER_API, "tenant", ("*",), True),
+        (MCM, "shoot", ("shoots",), False),
+    ],
+)
+def test_s46_machines_and_their_checks_count_where_the_setting_says_so(
+    api: MachineApi, namespace: str, named: tuple[str, ...], counts: bool
+) -> None:
+    """And OpenShift's where its operator works: elsewhere a tenant may have a namespace of that name. Other kinds count."""
+    machine = ObjectRef(api_version=api.api_version, kind="Machine", name="m", namespace=namespace)
+    for ref in (machine, replace(machine, kind="MachineHealthCheck")):
+        assert (uncounted(ref, named) == "") is counts
+    assert uncounted(ObjectRef(api_version="remediation.medik8s.io/v1alpha1", kind="NodeHealthCheck", name="n"), ()) == ""
+
+
+@pytest.mark.parametrize("api", [OPENSHIFT, CLUSTER_API])
+def test_s46_a_machine_that_does_not_count_is_that_of_a_node_only_where_each_names_the_other(api: MachineApi) -> None:
+    """S39: neither by name nor by providerID, and it contests none. A kubelet writes the annotations of its own Node alone."""
+    forged = MachineView(api=api, namespace="tenant", name="forged", node_name="n1", provider_id="sim:///one", cluster_name="c")
+    forged = counted_in((), forged)
+    real = MachineView(api=OPENSHIFT, namespace="openshift-machine-api", name="real", node_name="n1", provider_id="sim:///one")
+    ties = {
+        "machine.openshift.io/machine": "tenant/forged",
+        "cluster.x-k8s.io/machine": "forged",
+        "cluster.x-k8s.io/cluster-namespace": "tenant",
+        "cluster.x-k8s.io/cluster-name": "c",
+    }
+    plain, naming = a_node("n1", provider_id="sim:///one"), a_node("n1", provider_id="sim:///one", annotations=ties)
+    another = a_node("n2", provider_id="sim:///one", annotations=ties)
+    assert is_machine_of(replace(forged, uncounted=""), "n1", plain), "else this test would see nothing"
+    for machine in (forged, replace(forged, node_name="")):
+        assert not is_machine_of(machine, "n1", plain)
+        assert not is_machine_of(machine, "n1", None), "nor once the Node is gone"
+        assert not is_machine_of(machine, "n2", another), "a Node that is named by none of them"
+        assert claimed_otherwise(plain, [real, machine]) == claimed_otherwise(another, [machine]) == ""
+    assert is_machine_of(forged, "n1", naming)
+    assert not is_machine_of(replace(forged, node_name=""), "n1", naming)
+
+
+def test_s46_many_that_do_not_count_are_one_sentence_and_one_change_for_each_namespace() -> None:
+    """S44: a tenant who goes on making them wakes no scan. Of Cluster API's, namespaces of Clusters here alone are named."""
+    ignored = IgnoredObjects()
+    for number in range(100):
+        ignored.put(f"MachineHealthCheck/tenant/{number}", OPENSHIFT, "tenant")
+        ignored.put(f"MachineHealthCheck.cluster.x-k8s.io/blue/{number}", CLUSTER_API, "blue")
+    assert ignored.version == 2
+    assert "in tenant are ignored: the setting machine_namespaces does not name it" in ignored.text(["green/c"])
+    assert "in blue, tenant are ignored: the setting machine_namespaces does not name them" in ignored.text(["blue/c"])
+    for number in range(100):
+        ignored.drop(f"MachineHealthCheck/tenant/{number}")
+        ignored.drop("never there")
+    assert (ignored.version, ignored.text([])) == (3, "")
 
 
 def test_of_many_a_few_are_named() -> None:
