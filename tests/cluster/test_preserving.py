@@ -489,7 +489,7 @@ def test_s24_a_scan_reads_a_cap_of_the_machines_own_namespace(namespace: str, re
 def test_s46_a_machine_that_does_not_count_keeps_no_node(counts: bool) -> None:
     """S44: nor does its set say anything. That it is ignored is for people to see."""
     index, ignored, namespaces = PreservationIndex(), IgnoredObjects(), ("shoot",) if counts else ()
-    intake = PreservationIntake(index, lambda: NOW, namespaces=namespaces, ignored=ignored)
+    intake = PreservationIntake(index, lambda: NOW - timedelta(hours=1), namespaces=namespaces, ignored=ignored)
     of_machines, of_sets = (
         ReadKind(resource=resource, destination=destination)
         for resource, destination in (
