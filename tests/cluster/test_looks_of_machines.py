@@ -537,7 +537,11 @@ class TestAMachineOfMachineControllerManager:
         await self.change(licensed, annotations={PRESERVE_ANNOTATION: "now"})
         served = ServedCluster(CLUSTER, licensed.connection, clock=licensed.clock)
         target = ClusterTarget(served, licensed.permits, LICENCES)
+        request = await licensed.look(need=OF_NODES, **RESTORES)
         assert (await target.last_look(await licensed.look(need=OF_NODES))).verdict is GO
+        await licensed.others.delete(f"/api/v1/nodes/{NODE}")
+        assert PRESERVE_ANNOTATION not in (await target.last_look(request)).reason, "nor once the Node is gone"
+        assert PRESERVE_ANNOTATION in (await licensed.target.last_look(request)).reason, "else this test would see nothing"
 
     async def test_where_it_cannot_be_read_nothing_is_done(self, licensed: World) -> None:
         licensed.server.faults.add(Fault(accident=Accident.STATUS, path="/machines", user_agent=OURS))

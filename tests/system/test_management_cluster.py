@@ -53,7 +53,8 @@ async def world(standing: Standing, tmp_path_factory: pytest.TempPathFactory) ->
         await CAPI.install(person)
         authority = management.certificate_authority
         machines = {"server": management.url, "token_file": str(folder / "token"), "ca_file": authority}
-        async with standing(nodes=4, zones=2, machines=machines) as system:
+        settings = {"machine_namespaces": [CAPI.namespace]}
+        async with standing(nodes=4, zones=2, machines=machines, settings=settings) as system:
             await furnish(person, system)
             await system.client.create(TEMPLATES.path(namespace=TEMPLATE_NAMESPACE), system.fencing_template())
             await system.start_worker()

@@ -89,8 +89,11 @@ class Subject:
         return found
 
     def machines_of(self, node: NodeView | None) -> list[MachineView]:
-        """Without those that have a Node of that name in another cluster, or where it is another machine's (S9)."""
-        return [machine for machine in self.machines if node is None or may_be_its_node(machine, node)]
+        """Without those that have a Node of that name in another cluster, or where it is another machine's (S9), or that do not
+        count (S46)."""
+        if node is None:
+            return [machine for machine in self.machines if not machine.uncounted]
+        return [machine for machine in self.machines if may_be_its_node(machine, node)]
 
 
 def api_of(ref: ObjectRef) -> MachineApi:
@@ -255,8 +258,7 @@ async def _labelled(connections: Readers, node: str) -> list[LiveMachine]:
     resource = MACHINES[MCM]
     # None where the kind is not installed.
     listed = await unless_gone(connections.nodes.list_objects(resource.path(), label=(MCM.node_label, node))) or []
-    found = [_live(connections, ref_of(document), document) for document in map(resource.whole, listed)]
-    return [each for each in found if not each.view.uncounted]  # no Node names one of these by annotation
+    return [_live(connections, ref_of(document), document) for document in map(resource.whole, listed)]
 
 
 async def machines_by_node(connections: Readers, check: HealthCheck) -> Mapping[str, list[MachineView]]:
