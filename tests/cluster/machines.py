@@ -14,6 +14,7 @@ from typing import Any
 
 from activities.cluster.api.connection import ClusterConnection
 from policy.checks.fence_policies import PolicySource
+from policy.remediation.ladder import ESCALATION_ANNOTATION
 from policy.values.object_refs import Dialect, ObjectRef
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient, ApiError
@@ -255,10 +256,13 @@ async def turn(person: ApiClient, name: str, ready: str, *, since: datetime | No
 
 
 def sick_when_ready(system: System, name: str = "mine") -> Object:
-    """A check by which a node that is well is to be repaired, by the operator's own fence configuration."""
+    """A check by which a node that is well is to be fenced, by the operator's own configuration of it."""
     if system.version == NEWER:
-        return system.check(name, template=False, checks={"unhealthyNodeConditions": [READY | {"timeoutSeconds": 0}]})
-    return system.check(name, template=False, unhealthyConditions=[READY | {"timeout": "0s"}])
+        found = system.check(name, template=False, checks={"unhealthyNodeConditions": [READY | {"timeoutSeconds": 0}]})
+    else:
+        found = system.check(name, template=False, unhealthyConditions=[READY | {"timeout": "0s"}])
+    found["metadata"]["annotations"] = {ESCALATION_ANNOTATION: "fence"}
+    return found
 
 
 def _by_type(listed: list[Object] | None) -> dict[str, Object]:

@@ -341,19 +341,17 @@ async def by_a_tenant(attacked: Attacked) -> None:
 
 
 async def by_a_machine_author(attacked: Attacked) -> None:
-    """For each node a Machine that names it, one with its providerID that names another, and more checks than anyone can read, by
-    which a node that is well is sick; of a Cluster that they have made, too."""
+    """Machines that claim nodes that have none, one that has the providerID of a node which is soon to be fenced, and checks by
+    which a node that is well is to be: of a Cluster that they have made, too, and more than anyone can read."""
     author, system = attacked.clients[Principal.MACHINE_AUTHOR], attacked.system
     for theirs in (replace(OPENSHIFT, namespace="apps"), replace(CLUSTER_API, namespace="apps")):
         for definition in theirs.definitions():
             await system.client.create(DEFINITIONS, definition)
         await theirs.add_cluster(author)
-        for name in (HEALTHY, KEPT, SILENT, OF_KUBELET, PATIENT):
-            await theirs.add_machine(author, name, node=name)
-            await theirs.add_machine(author, f"its-{name}", node=HEALTHY if name != HEALTHY else KEPT)
-            provider_id = (await system.live_node(name))["spec"].get("providerID")
-            for machine in (name, f"its-{name}"):
-                await author.patch(theirs.path("machines", machine), {"spec": {"providerID": provider_id}})
+        for name, claims in ((HEALTHY, HEALTHY), (KEPT, KEPT), (PATIENT, "another-node")):
+            await theirs.add_machine(author, name, node=claims)
+            spec = {"providerID": (await system.live_node(name))["spec"].get("providerID")}
+            await author.patch(theirs.path("machines", name), {"spec": spec})
         for number in range(50):
             await author.create(theirs.path("machinehealthchecks"), sick_when_ready(theirs, f"mine-{number}"))
 
