@@ -134,7 +134,7 @@ def machine_key(api: MachineApi, namespace: str, name: str) -> str:
     return f"{api.name}/{namespace}/{name}"
 
 
-# Whose Machines count.
+# Which Machines count.
 
 EVERY_NAMESPACE = "*"
 
