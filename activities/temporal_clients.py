@@ -59,11 +59,43 @@ QUERY_TIMEOUT = timedelta(seconds=5)
 """So long a look waits for its answer, its turn included."""
 
 
+class NotOurs(Exception):  # noqa: N818 - what a stranger has begun, not a mistake
+    """Another worker than ours carries out the workflow that has our id."""
+
+
+class OurWorkflows:
+    """Workflows of fixed ids, asked as long as our own workers carry them out (S49): a client of Temporal that has ended one may
+    begin another of its id on a queue of its own, where that answers what it likes. task_queue: of our workflows.
+
+    The run is asked that was found on our queue; which one that is is found out anew once it has ended."""
+
+    def __init__(self, client: Client, *, task_queue: str) -> None:
+        self._client = client
+        self._task_queue = task_queue
+        self._runs: dict[str, str] = {}
+
+    async def query(self, workflow_id: str, name: str, *asked: Any, answer: Any, within: timedelta, ended: bool = False) -> Any:
+        """ended: the last one is asked where none is open. Raises NotOurs, WorkflowQueryRejectedError, as a query does else."""
+        common = {"result_type": answer, "reject_condition": QueryRejectCondition.NOT_OPEN, "rpc_timeout": within}
+        if (run := self._runs.get(workflow_id)) is not None:
+            try:
+                return await self._client.get_workflow_handle(workflow_id, run_id=run).query(name, args=asked, **common)
+            except WorkflowQueryRejectedError:
+                del self._runs[workflow_id]
+        found = await self._client.get_workflow_handle(workflow_id).describe(rpc_timeout=within)
+        if found.task_queue != self._task_queue:
+            raise NotOurs(f"{workflow_id} runs on task queue {found.task_queue}, which is not ours")
+        self._runs[workflow_id] = found.run_id
+        if ended and found.status is not WorkflowExecutionStatus.RUNNING:
+            common["reject_condition"] = QueryRejectCondition.NONE
+        return await self._client.get_workflow_handle(workflow_id, run_id=found.run_id).query(name, args=asked, **common)
+
+
 class ScannerPermits:
     """Asks the running scanners of the clusters that this process serves."""
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
+    def __init__(self, workflows: OurWorkflows) -> None:
+        self._workflows = workflows
         self._lines: dict[str, _Line] = {}
 
     async def holds(self, cluster: str, node: str, incident: str, override: str = "") -> tuple[bool, str]:
@@ -104,18 +136,14 @@ class ScannerPermits:
             return await self._ask(cluster, tuple(questions))
 
     async def _ask(self, cluster: str, questions: tuple[PermitQuestion, ...]) -> _Answers:
-        scanner = self._client.get_workflow_handle(scanner_id(cluster))
+        asked = PermitQuestions(questions=questions)
         try:
-            answered = await scanner.query(
-                "holds_permits",
-                PermitQuestions(questions=questions),
-                result_type=PermitQuestions,
-                reject_condition=QueryRejectCondition.NOT_OPEN,
-                rpc_timeout=QUERY_TIMEOUT,
+            answered: PermitQuestions = await self._workflows.query(
+                scanner_id(cluster), "holds_permits", asked, answer=PermitQuestions, within=QUERY_TIMEOUT
             )
         except WorkflowQueryRejectedError:
             return _Answers(problem=f"the scanner of {cluster} has been stopped")
-        except (RPCError, WorkflowQueryFailedError) as error:
+        except (RPCError, WorkflowQueryFailedError, NotOurs) as error:
             return _Answers(problem=f"the scanner of {cluster} can't be asked for the permit: {error}")
         found = {(each.node, each.incident, each.override): each for each in answered.questions}
         return _Answers(
@@ -200,8 +228,9 @@ log = logging.getLogger(__name__)
 class DeviceCheckClient:
     """Of the clusters that this process serves."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, workflows: OurWorkflows) -> None:
         self._client = client
+        self._workflows = workflows
         self._known: defaultdict[str, _Known] = defaultdict(_Known)
 
     async def shared(self, cluster: str) -> Mapping[str, Collection[str]]:
@@ -232,10 +261,9 @@ class DeviceCheckClient:
 
     async def _query(self, cluster: str, name: str, answer: Any) -> Any:
         """None where it can't be asked."""
-        check = self._client.get_workflow_handle(device_check_id(cluster))
         try:
-            return await check.query(name, result_type=answer, rpc_timeout=CHECK_TIMEOUT)
-        except (RPCError, WorkflowQueryFailedError) as error:
+            return await self._workflows.query(device_check_id(cluster), name, answer=answer, within=CHECK_TIMEOUT, ended=True)
+        except (RPCError, WorkflowQueryFailedError, WorkflowQueryRejectedError, NotOurs) as error:
             log.debug("the check of the fence devices of %s can't be asked (%s): %s", cluster, name, error)
             return None
 

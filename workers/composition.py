@@ -154,12 +154,14 @@ async def _cluster_serving(
         MachineRepairs,
         NodeActionDispatcher,
         ObservationStarter,
+        OurWorkflows,
         ScannerPermits,
         report_lost_scan,
         task_attempts,
     )
 
-    device_check = DeviceCheckClient(client)
+    ours = OurWorkflows(client, task_queue=WORKFLOW_QUEUE)
+    device_check = DeviceCheckClient(client, ours)
     verified = settings.worker.commands == "verified"
     source, remediators = settings.policy_source(), settings.remediation.known_remediators()
     served = ServedCluster(
@@ -175,7 +177,7 @@ async def _cluster_serving(
         takeover=settings.scan.takeover,
         only_verified=verified,
     )
-    permits = ScannerPermits(client)
+    permits = ScannerPermits(ours)
     kind = NODE_FENCES if settings.node_fence.group == "nodewarden.io" else PROPOSED_NODE_FENCES
     fences = NodeFences(connection, kept_for=settings.node_fence.kept_for, kind=kind)
     view = _view_of(settings, cluster, connection, machines)

@@ -364,8 +364,8 @@ class DeviceCheckHandle:
         """What the last run ended with; nothing where there was none, or it was not let end."""
         try:
             last = await self._handle.describe(rpc_timeout=ANSWER_WITHIN)
-            if last.status is not WorkflowExecutionStatus.COMPLETED:
-                return DeviceMemory()
+            if last.status is not WorkflowExecutionStatus.COMPLETED or last.task_queue != WORKFLOW_QUEUE:
+                return DeviceMemory()  # a stranger's worker may have ended one with places for our passwords (S40, S49)
             ended: WorkflowHandle[Any, DeviceCheckResult] = self._client.get_workflow_handle(
                 self.workflow_id, run_id=last.run_id, result_type=DeviceCheckResult
             )

@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 import yaml
 from temporalio.client import WorkflowExecutionStatus
+from temporalio.worker import Worker
 
 from policy.episode.messages import device_check_id
-from policy.fence.device_check import DeviceReport, DeviceRow, Reachability, report_of
+from policy.fence.device_check import DeviceMemory, DeviceReport, DeviceRow, Reachability, report_of
 from policy.fence.power import PowerState
 from policy.values.object_refs import FENCE_NAMESPACE
 from simulator.api.server import ApiServer
@@ -31,7 +32,9 @@ from tests.cluster.builders import CHECKS, DEFINITIONS, check, definition, with_
 from tests.cluster.machines import OPENSHIFT, machine_of
 from tests.starter.builders import NOW, ago, drawn, nodewarden
 from tests.starter.conftest import SETTINGS
+from tests.starter.standins import DeviceCheckStandIn
 from tests.workers.server import SILENT
+from workflows.kit.messages import CheckRequest, DeviceCheckInput
 
 EC2 = "aws:///us-east-1a/i-0123456789abcdef0"
 SEEDS = Path(__file__).parents[1] / "vectors" / "seeds"
@@ -345,6 +348,18 @@ async def test_what_one_run_has_learnt_is_handed_to_the_next(warden: Nodewarden,
         latencies += [row.latency_ms for row in report.rows]
         await warden.client.get_workflow_handle(device_check_id(cluster)).result()
     assert latencies == [120, 121, 122]
+
+
+async def test_s40_what_another_queue_s_worker_has_ended_with_begins_no_check(warden: Nodewarden, cluster: str) -> None:
+    """S49: places for passwords are remembered so, and a client of Temporal may end the check and begin another of its id."""
+    client, theirs, memory = warden.client, f"theirs-{cluster}", DeviceMemory(answered={"runs": {"": 8}})
+    async with Worker(client, task_queue=theirs, workflows=[DeviceCheckStandIn]):
+        begun = DeviceCheckInput(cluster=cluster, every=None, memory=memory)
+        check = await client.start_workflow(DeviceCheckStandIn.run, begun, id=device_check_id(cluster), task_queue=theirs)
+        await check.execute_update(DeviceCheckStandIn.check, CheckRequest(node="node-1"))
+        assert (await check.result()).memory.answered == {"runs": {"": 9}}
+    (row,) = (await warden.check_devices(cluster, "node-1")).rows
+    assert row.latency_ms == 120
 
 
 async def test_it_is_repeated_while_the_scanner_runs(warden: Nodewarden, cluster: str) -> None:

@@ -10,13 +10,13 @@ from uuid import uuid4
 
 import pytest
 from temporalio import workflow
-from temporalio.client import Client, WorkflowQueryFailedError
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import WorkflowEnvironment
 
 from activities import temporal_clients
 from activities.errors import ErrorType
-from activities.temporal_clients import ScannerPermits
+from activities.temporal_clients import OurWorkflows, ScannerPermits
 from policy.episode.messages import scanner_id
 from policy.episode.modes import ClusterModes
 from policy.episode.permits import PermitQuestions
@@ -58,7 +58,8 @@ class Answering(Speechless):
 @pytest.mark.parametrize("served", [Answering, Speechless])
 async def test_a_permit_is_held_where_the_scanner_says_so(server: WorkflowEnvironment, served: type) -> None:
     """S20, S38: one that is not there, that knows no such question, or that has been stopped, has not said yes."""
-    cluster, queue, permits = f"c{uuid4().hex[:8]}", f"permits-{uuid4()}", ScannerPermits(server.client)
+    cluster, queue = f"c{uuid4().hex[:8]}", f"permits-{uuid4()}"
+    permits = ScannerPermits(OurWorkflows(server.client, task_queue=queue))
     held, why = await permits.holds(cluster, "node-1", "i-1")
     assert (held, "can't be asked for the permit" in why) == (False, True)
     async with foreign_worker(server.client, queue, served):
@@ -77,6 +78,19 @@ async def test_a_permit_is_held_where_the_scanner_says_so(server: WorkflowEnviro
         await permits.modes(cluster)
 
 
+async def test_s49_no_permit_is_held_that_a_scanner_of_another_queue_grants(server: WorkflowEnvironment) -> None:
+    """S14, S17: who had terminated the scanner granted every episode a permit in its place, through open circuit breakers. Once
+    ours runs again it is the one that is asked, also where another one took its place meanwhile."""
+    cluster, ours, theirs = f"c{uuid4().hex[:8]}", f"ours-{uuid4()}", f"theirs-{uuid4()}"
+    permits = ScannerPermits(OurWorkflows(server.client, task_queue=ours))
+    async with foreign_worker(server.client, ours, Answering), foreign_worker(server.client, theirs, Answering):
+        for queue, held in ((theirs, False), (ours, True), (theirs, False), (ours, True)):
+            handle = await server.client.start_workflow("HealthScanner", id=scanner_id(cluster), task_queue=queue)
+            answer, why = await permits.holds(cluster, "node-1", "i-1")
+            assert (answer, f"runs on task queue {theirs}, which is not ours" in why) == (held, not held)
+            await handle.terminate()
+
+
 @workflow.defn(name="HealthScanner")
 class NotKnowingYet(Speechless):
     """A scanner that has not found out which mode its cluster begins with, or one of a version without modes."""
@@ -91,7 +105,8 @@ class NotKnowingYet(Speechless):
 
 
 async def test_s52_a_scanner_that_knows_no_mode_yet_has_set_none(server: WorkflowEnvironment) -> None:
-    cluster, queue, permits = f"c{uuid4().hex[:8]}", f"permits-{uuid4()}", ScannerPermits(server.client)
+    cluster, queue = f"c{uuid4().hex[:8]}", f"permits-{uuid4()}"
+    permits = ScannerPermits(OurWorkflows(server.client, task_queue=queue))
     async with foreign_worker(server.client, queue, NotKnowingYet):
         handle = await server.client.start_workflow("HealthScanner", id=scanner_id(cluster), task_queue=queue)
         with refused(ErrorType.UNREACHABLE, "has not found out yet which modes are set"):
@@ -110,10 +125,17 @@ class Scanner:
     most_under_way: int = 0
     let_through: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(0))
 
-    def get_workflow_handle(self, _workflow_id: str) -> Scanner:
+    run_id, task_queue, status = "run", "ours", WorkflowExecutionStatus.RUNNING
+
+    def get_workflow_handle(self, _workflow_id: str, *, run_id: str = "") -> Scanner:
         return self
 
-    async def query(self, _name: str, asked: PermitQuestions, **_: Any) -> PermitQuestions:
+    async def describe(self, **_: Any) -> Scanner:
+        """As a description of its run."""
+        return self
+
+    async def query(self, _name: str, *, args: tuple[PermitQuestions], **_: Any) -> PermitQuestions:
+        (asked,) = args
         if self.error is not None:
             raise self.error
         self.sent.append([each.node for each in asked.questions])
@@ -126,7 +148,7 @@ class Scanner:
 
 
 def asking(scanner: Scanner) -> ScannerPermits:
-    return ScannerPermits(cast(Client, scanner))
+    return ScannerPermits(OurWorkflows(cast(Client, scanner), task_queue="ours"))
 
 
 @pytest.mark.parametrize(

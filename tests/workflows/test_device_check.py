@@ -43,7 +43,7 @@ from activities.contracts.device_check import (
     ReadDevicesRequest,
 )
 from activities.errors import ErrorType, error_type, failure
-from activities.temporal_clients import DeviceCheckClient
+from activities.temporal_clients import DeviceCheckClient, OurWorkflows
 from policy.episode.messages import device_check_id
 from policy.fence.device_check import (
     DeviceAnswer,
@@ -312,7 +312,7 @@ async def test_a_device_of_two_nodes_is_told_on_both_and_is_a_problem_of_both(en
     async with checking(env, devices) as check:
         await check.start()
         report = await check.rounds(3)
-        shared = await DeviceCheckClient(env.client).shared(check.cluster)
+        shared = await asking(check).shared(check.cluster)
     (device,) = devices.nodes[last].devices
     assert shared == {device.device.endpoint: {"node-00", last}}  # which looks go by
     assert [(each.node, each.reason.value) for each in devices.told] == [
@@ -376,7 +376,7 @@ async def test_s40_where_a_credential_may_go_is_learnt_once_and_then_admitted_by
     move("10.0.0.7")
     async with checking(env, devices) as check:
         await check.start()
-        claims = DeviceCheckClient(env.client)
+        claims = asking(check)
         await check.asked("node-1")
         assert await claims.hosts(check.cluster) == {}
         await check.rounds(1)
@@ -392,7 +392,15 @@ async def test_s40_where_a_credential_may_go_is_learnt_once_and_then_admitted_by
             while (await begun_with(check)).memory.hosts != {secret: ("10.0.0.7", "10.6.6.6")}:
                 await asyncio.sleep(0.02)
         assert (await check.stopped()).memory.hosts == {secret: ("10.0.0.7", "10.6.6.6")}
-        assert await DeviceCheckClient(env.client).hosts("a-cluster-without-one") == {}
+        assert await asking(check).hosts("a-cluster-without-one") == {}
+        assert await asking(check).hosts(check.cluster) == {secret: ("10.0.0.7", "10.6.6.6")}, "it has ended, and is remembered"
+        assert await asking(check, queue="another").hosts(check.cluster) == {}, "S49: what another queue's worker says"
+
+
+def asking(check: Check, *, queue: str = "") -> DeviceCheckClient:
+    """A worker's side of it. queue: of our workflows, where it is not the check's."""
+    client = check.client
+    return DeviceCheckClient(client, OurWorkflows(client, task_queue=queue or check.queue))
 
 
 async def begun_with(check: Check) -> DeviceCheckInput:
