@@ -9,6 +9,7 @@ from urllib.parse import parse_qs
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
+from activities.cluster.watch.offline import ClusterSnapshot
 from policy.dialects import is_health_check
 from policy.remediation.strategy_rules import Action
 from policy.scan.evaluation import evaluate
@@ -20,7 +21,7 @@ from starter.output.evaluation import as_model
 from starter.output.models import CheckAnswer, VerdictAnswer
 from starter.plans.cluster_objects import Manifest, Unreadable, read_text
 from starter.web import api
-from starter.web.auth import ForbiddenError
+from starter.web.auth import Caller, ForbiddenError
 from starter.web.login import sessions_of
 from starter.web.now import overview_of
 from starter.web.pages import render, templates
@@ -68,10 +69,14 @@ class WhatIfAnswer:
     left_out: int = 0
 
 
-async def what_if(views: Views, cluster: str, text: str) -> WhatIfAnswer:
+async def what_if(views: Views, cluster: str, text: str, *, who: str) -> WhatIfAnswer:
     """text: one or more health checks, as YAML or JSON. Raises UnreadableError, MissingError, SilentError."""
     pasted = _pasted(text)
-    found = await views.read_anew(cluster)
+    async with views.read_anew(cluster, who) as found:
+        return _compared(cluster, found, pasted)
+
+
+def _compared(cluster: str, found: ClusterSnapshot, pasted: list[Manifest]) -> WhatIfAnswer:
     before = as_model(evaluate(found.ledger.known(found.now)), ())
     known = len(found.mistakes)
     for each in pasted:
@@ -174,7 +179,9 @@ async def tried(request: Request, cluster: str) -> Response:
         raise ForbiddenError("this form was not made here, or is too old: open the page again")
     text = form.get("check", [""])[0]
     try:
-        return await _page(request, cluster, pasted=text, found=await what_if(views_of(request), cluster, text))
+        return await _page(
+            request, cluster, pasted=text, found=await what_if(views_of(request), cluster, text, who=_who(request))
+        )
     except (RequestError, UnreadableError) as error:
         return await _page(request, cluster, pasted=text, problem=str(error), status=api.status_of(error))
 
@@ -185,7 +192,7 @@ async def asked(request: Request, cluster: str) -> object:
     kind = request.headers.get("Content-Type", "").partition(";")[0].strip()
     if kind not in {"application/json", "application/yaml"}:
         raise UnreadableError("Content-Type: expected application/yaml or application/json")
-    return api.answer(await what_if(views_of(request), cluster, await _body(request)))
+    return api.answer(await what_if(views_of(request), cluster, await _body(request), who=_who(request)))
 
 
 api.ANSWERED_BY_POST[f"{api.OF_CLUSTER}/what-if"] = (WhatIfAnswer,)
@@ -215,6 +222,11 @@ async def _page(
         form_token=sessions_of(request).form_token(request),
         still=bool(pasted or problem),
     )
+
+
+def _who(request: Request) -> str:
+    caller: Caller = request.state.caller
+    return caller.name
 
 
 async def _body(request: Request) -> str:

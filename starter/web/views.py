@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Generic, TypeVar
@@ -86,6 +87,8 @@ READ_FRESH = timedelta(seconds=5)
 """How old a reading of a whole cluster may be that a page shows."""
 REST = 50
 """And so many times as long as it took: pages get a fiftieth of the time for it, however large the cluster is."""
+TRY_PAUSE, TRY_REST = timedelta(seconds=5), 10
+"""Between two readings that one person has made anew: so long at least, and so many times as long as the last one took."""
 NO_PERSONS = "which nodes need a person is not known"
 MOST_DRAWN = 64
 """Of one reading: fleets by other labels and explanations of other nodes, and anybody may name one."""
@@ -263,6 +266,8 @@ class Views:
         self.warden = warden
         self._reading = reading
         self._anew = asyncio.Semaphore(1)
+        self._rests: dict[str, float] = {}
+        """Until when each person who has had a cluster read anew waits for the next one; without end while that lasts."""
         self._of = {name: WatchedCluster(warden, name, reading) for name in clusters}
 
     def of(self, cluster: str) -> WatchedCluster | None:
@@ -276,10 +281,22 @@ class Views:
             raise MissingError(f"there is no cluster {cluster!r} among those known here: {', '.join(self.clusters) or 'none'}")
         return view
 
-    async def read_anew(self, cluster: str) -> ClusterSnapshot:
-        """A reading for a caller that changes it; one at a time, as each is a whole cluster's. Raises SilentError."""
-        async with self._anew:
-            return await read(self._reading, self.known(cluster).cluster)
+    @asynccontextmanager
+    async def read_anew(self, cluster: str, who: str) -> AsyncIterator[ClusterSnapshot]:
+        """A reading for a caller that changes it: one at a time, as each is a whole cluster's, and a person's next one after a
+        pause. Raises SilentError."""
+        view, clock = self.known(cluster), asyncio.get_running_loop().time
+        self._rests = {name: until for name, until in self._rests.items() if until > clock()}
+        if until := self._rests.get(who):
+            how = "the last one of yours is not over yet" if until == math.inf else f"try again in {until - clock():.0f} s"
+            raise SilentError(f"each try reads the whole cluster, so they wait for one another: {how}")
+        self._rests[who], began = math.inf, clock()
+        try:
+            async with self._anew:
+                began = clock()
+                yield await read(self._reading, view.cluster)
+        finally:
+            self._rests[who] = clock() + max(TRY_PAUSE.total_seconds(), (clock() - began) * TRY_REST)
 
     async def close(self) -> None:
         """Ask no more."""

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+from datetime import timedelta
 from typing import Any
+from unittest.mock import Mock
 
 import aiohttp
 import pytest
 import yaml
 
+from activities.cluster.watch.offline import ClusterSnapshot
 from policy.scan.evaluation import evaluate
 from policy.values.object_refs import Dialect
+from starter.errors import SilentError
 from starter.output.evaluation import as_model
 from starter.output.models import CheckAnswer
-from starter.web import checks
+from starter.web import checks, views
 from starter.web.checks import LONGEST, needed
+from starter.web.views import Views
+from tests.cluster.builders import until
 from tests.documents import validate
 from tests.starter.builders import check
 from tests.starter.test_manifests import long_bomb
@@ -28,6 +35,13 @@ from tests.web.objects import NightCluster, health_check, node
 API = f"/api/v1/clusters/{CLUSTER}/what-if"
 PAGE = f"/c/{CLUSTER}/checks"
 YAML = {"Content-Type": "application/yaml"}
+
+
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two readings of one person."""
+    monkeypatch.setattr(views, "TRY_PAUSE", timedelta(0))
+    monkeypatch.setattr(views, "TRY_REST", 0)
 
 
 async def asked(page: aiohttp.ClientSession, *objects: Any, expected: int = 200) -> Any:
@@ -67,6 +81,48 @@ async def test_nothing_is_kept(page: aiohttp.ClientSession) -> None:
     after = await asked(page, health_check("gpu"))
     assert after["checks"] == before["checks"]
     assert "unhealthy soon" in await text(page, f"/c/{CLUSTER}/nodes/node-16")
+
+
+async def test_s41_tries_of_one_person_wait_for_one_another(
+    page: aiohttp.ClientSession, cluster: NightCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is a reading of a whole cluster: a reader of the page could have as many made as there was time for."""
+    monkeypatch.setattr(views, "TRY_PAUSE", timedelta(seconds=30))
+    cluster.opens = asyncio.Event()
+    first = asyncio.create_task(asked(page, health_check("gpu")))
+    await until(lambda: cluster.asked == 1)
+    over = await asked(page, health_check("gpu"), expected=503)
+    assert "the last one of yours is not over yet" in over["error"]
+    cluster.opens.set()
+    assert (await first)["checks"]
+    again = await asked(page, health_check("gpu"), expected=503)
+    assert re.search(r"try again in (29|30) s", again["error"]), again
+    assert cluster.asked == 1
+
+
+async def test_s41_tries_of_several_persons_are_made_one_after_the_other_and_a_failed_one_ends() -> None:
+    reading, cluster = asyncio.Event(), list[str]()
+
+    async def read(name: str) -> ClusterSnapshot:
+        cluster.append(name)
+        await reading.wait()
+        raise SilentError("the cluster does not answer")
+
+    found = Views(Mock(), (CLUSTER,), reading=read)
+
+    async def tried(who: str) -> None:
+        async with found.read_anew(CLUSTER, who):
+            raise AssertionError("it is not read")
+
+    tries = [asyncio.create_task(tried(who)) for who in ("ann", "bob")]
+    await until(lambda: cluster)
+    await asyncio.sleep(0.05)
+    assert cluster == [CLUSTER]
+    reading.set()
+    assert [str(each) for each in await asyncio.gather(*tries, return_exceptions=True)] == ["the cluster does not answer"] * 2
+    assert len(cluster) == 2
+    await asyncio.gather(tried("ann"), return_exceptions=True)
+    assert len(cluster) == 3, "and it may be tried again"
 
 
 async def test_a_check_that_is_new_has_no_today(page: aiohttp.ClientSession) -> None:

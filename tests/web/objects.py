@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -98,9 +99,13 @@ class NightCluster:
         self.count = count
         self.now = now
         self.asked = 0
+        self.opens: asyncio.Event | None = None
+        """Until when it does not answer."""
 
     async def __call__(self, cluster: str) -> ClusterSnapshot:
         self.asked += 1
+        if self.opens is not None:
+            await self.opens.wait()
         now = self.now or datetime.now(UTC)
         found = ClusterSnapshot(now, sees_all_nodes=False)
         for each in objects(self.count, now):
