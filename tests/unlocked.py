@@ -25,7 +25,7 @@ class Unlocked(OwnHouse):
         super().__init__(warden, opening, name=name)
         self.way_in = ""
 
-    async def caller(self, token: str, cluster: str) -> Caller:
+    async def caller(self, token: str, cluster: str, address: str = "") -> Caller:
         """Always the same."""
         return self._caller
 

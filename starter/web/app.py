@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starter.errors import RequestError, UnreadableError
 from starter.web import acts, api, checks, history, login, node, now, pages
 from starter.web.api import RequestProblem
-from starter.web.auth import Doorkeeper, Sessions
+from starter.web.auth import Doorkeeper, Sessions, address_of
 from starter.web.now import overview_of
 from starter.web.views import Views, WatchedCluster, views_of
 
@@ -108,7 +108,7 @@ async def events(request: Request, cluster: str) -> StreamingResponse:
 
     async def still() -> bool:
         try:
-            await keeper.caller(token, cluster)
+            await keeper.caller(token, cluster, address_of(request))
         except RequestError:
             return False
         return True

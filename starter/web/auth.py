@@ -19,6 +19,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from ipaddress import IPv4Address, ip_address, ip_network
 from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
@@ -39,8 +40,8 @@ FRESH = timedelta(seconds=30)
 """How long the cluster's word about a token is good for: a person who loses a right loses it here by then."""
 KNOWN = 1000
 """The most tokens of which the cluster's word is remembered; the oldest goes first."""
-STRANGERS, STRANGERS_WITHIN = 30, timedelta(seconds=10)
-"""So many tokens that were not known before are shown to a cluster in so long."""
+STRANGERS, ALL_STRANGERS, STRANGERS_WITHIN = 30, 300, timedelta(seconds=10)
+"""So many tokens that were not known before are shown to a cluster in so long: of one address, and of all together."""
 
 
 class UnknownCallerError(RequestError):
@@ -68,8 +69,8 @@ class Doorkeeper(Protocol):
     shared: bool
     way_in: str
 
-    async def caller(self, token: str, cluster: str) -> Caller:
-        """Raises UnknownCallerError, ForbiddenError, SilentError."""
+    async def caller(self, token: str, cluster: str, address: str = "") -> Caller:
+        """address: from which they come. Raises UnknownCallerError, ForbiddenError, SilentError."""
 
 
 class OwnHouse:
@@ -84,7 +85,7 @@ class OwnHouse:
         self.way_in = f"login?token={self.token}"
         self._caller = Caller(name=name, warden=warden, opening=opening)
 
-    async def caller(self, token: str, cluster: str) -> Caller:  # noqa: ARG002 - one for all of them
+    async def caller(self, token: str, cluster: str, address: str = "") -> Caller:  # noqa: ARG002 - one for all of them
         """Always the same."""
         if not hmac.compare_digest(token.encode(), self.token.encode()):
             raise UnknownCallerError("expected the token of the address that `nodewarden ui` or `nodewarden up` has printed")
@@ -110,9 +111,9 @@ class Reviewed:
         self._opening = opening
         self._clock = clock
         self._known: dict[tuple[str, str], tuple[datetime, Caller | RequestError]] = {}
-        self._strangers = defaultdict[str, deque[datetime]](lambda: deque(maxlen=STRANGERS))
+        self._strangers = defaultdict[str, deque[tuple[datetime, str]]](lambda: deque(maxlen=ALL_STRANGERS))
 
-    async def caller(self, token: str, cluster: str) -> Caller:
+    async def caller(self, token: str, cluster: str, address: str = "") -> Caller:
         """What the cluster has said within the last half minute, or says now."""
         if not token:
             raise UnknownCallerError("expected a bearer token that the cluster knows, got none")
@@ -120,18 +121,20 @@ class Reviewed:
         at, found = self._known.get(key, (None, None))
         if at is None or found is None or now - at >= FRESH:
             if not isinstance(found, Caller):
-                asked = self._strangers[cluster]
-                if len(asked) == STRANGERS and now - asked[0] < STRANGERS_WITHIN:
+                origin = _network(address)
+                lately = [each for moment, each in self._strangers[cluster] if now - moment < STRANGERS_WITHIN]
+                if len(lately) >= ALL_STRANGERS or lately.count(origin) >= STRANGERS:
                     raise SilentError("too many unknown tokens are shown at this moment; try again in a few seconds")
-                asked.append(now)
+                self._strangers[cluster].append((now, origin))
             try:
                 found = await self._ask(token, cluster)
             except (UnknownCallerError, ForbiddenError) as error:
                 found = error
             self._known.pop(key, None)
             self._known[key] = (self._clock(), found)
-            while len(self._known) > KNOWN:
-                self._known.pop(next(iter(self._known)))
+            if len(self._known) > KNOWN:  # of those that the cluster does not know first, so that they displace no other
+                invented = (key for key, (_, each) in self._known.items() if not isinstance(each, Caller))
+                self._known.pop(next(invented, next(iter(self._known))))
         if isinstance(found, RequestError):
             raise found
         return found
@@ -181,6 +184,22 @@ class Reviewed:
         return opened
 
 
+def _network(address: str) -> str:
+    """What one stranger has of addresses: all of a network of IPv6."""
+    try:
+        found = ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(found, IPv4Address) or found.ipv4_mapped is not None:
+        return address
+    return str(ip_network((found, 64), strict=False))
+
+
+def address_of(request: Request) -> str:
+    """As the connection has it: a header of a proxy is not believed, so that all who come by one share its address."""
+    return request.client.host if request.client is not None else ""
+
+
 def _asked(api_version: str, kind: str, spec: dict[str, Any]) -> dict[str, Any]:
     return {"apiVersion": api_version, "kind": kind, "spec": spec}
 
@@ -195,10 +214,12 @@ def from_elsewhere(request: Request) -> str:
     return ""
 
 
-async def those_open_to(keeper: Doorkeeper, token_of: Callable[[str], str], clusters: tuple[str, ...]) -> tuple[str, ...]:
+async def those_open_to(
+    keeper: Doorkeeper, token_of: Callable[[str], str], clusters: tuple[str, ...], address: str
+) -> tuple[str, ...]:
     """The clusters that the caller may look at, each asked about its own token. Raises what the first one says where there is
     none."""
-    found = await asyncio.gather(*(keeper.caller(token_of(each), each) for each in clusters), return_exceptions=True)
+    found = await asyncio.gather(*(keeper.caller(token_of(each), each, address) for each in clusters), return_exceptions=True)
     admitted = tuple(name for name, each in zip(clusters, found, strict=True) if isinstance(each, Caller))
     if not admitted and (refused := next((each for each in found if isinstance(each, BaseException)), None)) is not None:
         raise refused

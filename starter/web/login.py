@@ -17,6 +17,7 @@ from starter.web.auth import (
     ForbiddenError,
     Sessions,
     UnknownCallerError,
+    address_of,
     borne,
     cluster_in,
     from_elsewhere,
@@ -55,8 +56,9 @@ async def admitted(request: Request, answer: Answer, refused: Callable[[Request,
         if sessions.apart and borne(request) and not known:
             raise ForbiddenError(f"expected the cluster that the token is for in the path, as /c/NAME: {ONE_EACH}")
         if known:
-            request.state.caller = await keeper.caller(token_of(cluster), cluster)
-        request.state.clusters = await those_open_to(keeper, token_of, (cluster,) if known else views.clusters)
+            request.state.caller = await keeper.caller(token_of(cluster), cluster, address_of(request))
+        wanted = (cluster,) if known else views.clusters
+        request.state.clusters = await those_open_to(keeper, token_of, wanted, address_of(request))
     except UnknownCallerError as error:
         if request.method in READS and not path.startswith("/api/") and not borne(request):
             return RedirectResponse(f"/login?then={quote(path, safe='')}", status_code=303)
@@ -91,7 +93,8 @@ async def begin(
     try:
         if sessions.apart and cluster not in clusters:
             raise UnknownCallerError(f"expected the name of a cluster of this page: {ONE_EACH}")
-        await those_open_to(request.app.state.keeper, lambda _: token, (cluster,) if sessions.apart else clusters)
+        wanted = (cluster,) if sessions.apart else clusters
+        await those_open_to(request.app.state.keeper, lambda _: token, wanted, address_of(request))
         sealed = sessions.begin(token, name)
     except RequestError as error:
         return _asked(request, _ours(then), cluster, str(error), 401)

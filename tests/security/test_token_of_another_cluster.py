@@ -17,8 +17,10 @@ import pytest
 
 from policy.checks.fence_policies import PolicySource
 from starter.client import Nodewarden
+from starter.errors import SilentError
+from starter.web import auth
 from starter.web.app import serving
-from starter.web.auth import COOKIE, FRESH, STRANGERS, STRANGERS_WITHIN, Reviewed
+from starter.web.auth import ALL_STRANGERS, COOKIE, FRESH, STRANGERS, STRANGERS_WITHIN, Reviewed, UnknownCallerError
 from starter.web.views import Views
 
 NORTH, SOUTH = "north", "south"
@@ -154,3 +156,47 @@ async def test_invented_tokens_cost_a_cluster_no_more_than_a_few_reviews(stage: 
     assert code not in {401, 503}
     stage.late[0] += STRANGERS_WITHIN
     assert (await stage.asked(path, "of-all"))[0] not in {401, 503}
+
+
+async def test_s51_invented_tokens_of_one_address_keep_out_no_visitor_of_another(stage: Stage) -> None:
+    """Thirty of them kept each new visitor of the page out, for as long as they came."""
+    path = f"/api/v1/clusters/{NORTH}/acts/pause"
+    elsewhere = aiohttp.TCPConnector(local_addr=("127.0.0.2", 0))
+    async with aiohttp.ClientSession(stage.page._base_url, connector=elsewhere, cookie_jar=aiohttp.DummyCookieJar()) as stranger:
+        codes = list[int]()
+        for number in range(STRANGERS + 5):
+            async with stranger.get(path, headers={"Authorization": f"Bearer invented-{number}"}) as answer:
+                codes.append(answer.status)
+    assert (codes.count(401), codes.count(503)) == (STRANGERS, 5)
+    assert (await stage.asked(path, "anns-of-north"))[0] not in {401, 503}
+
+
+async def test_invented_tokens_of_many_addresses_are_bounded_and_displace_none_that_is_known(
+    warden: Nodewarden, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A network of IPv6 is one stranger, and where all of them are many, who is known goes on."""
+    monkeypatch.setattr(auth, "KNOWN", 20)
+    cluster = Cluster(KNOWN[NORTH])
+
+    @asynccontextmanager
+    async def opening(_: str) -> AsyncIterator[Any]:
+        yield cluster
+
+    keeper = Reviewed(warden, opening)
+    await keeper.caller("anns-of-north", NORTH, "192.0.2.1")
+
+    async def shown(number: int, address: str) -> bool:
+        """Whether the cluster was asked."""
+        before = len(cluster.seen)
+        with pytest.raises((UnknownCallerError, SilentError)):
+            await keeper.caller(f"invented-{number}-{address}", NORTH, address)
+        return len(cluster.seen) > before
+
+    assert sum([await shown(number, f"2001:db8::{number:x}") for number in range(40)]) == STRANGERS
+    mapped = [await shown(number, f"::ffff:192.0.2.{number}") for number in range(40)]
+    assert all(mapped), "these are forty networks of IPv4"
+    asked = [await shown(number, f"198.51.{number}.1") for number in range(255)]
+    assert sum(asked) == ALL_STRANGERS - STRANGERS - 40 - 1
+    seen = len(cluster.seen)
+    assert (await keeper.caller("anns-of-north", NORTH, "192.0.2.1")).name == "ann"
+    assert len(cluster.seen) == seen, "it is known still"

@@ -30,7 +30,7 @@ class Keeper(Unlocked):
     login = True
     why_not: RequestError | None = None
 
-    async def caller(self, token: str, cluster: str) -> Caller:
+    async def caller(self, token: str, cluster: str, address: str = "") -> Caller:
         if self.why_not is not None:
             raise self.why_not
         return await super().caller(token, cluster)
