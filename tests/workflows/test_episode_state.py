@@ -18,10 +18,11 @@ from temporalio.testing import WorkflowEnvironment
 
 import workflows
 from policy.episode import phases
-from policy.episode.messages import EpisodeResult, Kind, Outcome, Phase
+from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Outcome, Phase
 from tests.workflows.fencing_run import fencing
 from tests.workflows.world import World
 from workers.payloads.converter import PayloadConverter
+from workflows.episode import episode
 from workflows.episode.episode import Episode
 from workflows.episode.episode_workflow import EpisodeWorkflow
 from workflows.episode.state import EpisodeState, FencingHistory, History, PreservationHistory, RemediationHistory
@@ -186,3 +187,15 @@ async def test_a_change_that_no_arrow_allows_is_on_record_and_counted_and_the_ma
     told = [entry.detail for entry in result.record if (entry.act, entry.outcome) == ("phase", "unexpected")]
     assert told == ["Fencing: after running expected no other phase, got done"]
     unexpected_phases.clear()
+
+
+def test_s44_a_status_says_all_that_there_is_to_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each field is the state's own of that name and type, or given beside these: none is left at its default unseen."""
+    given = dict[str, Any]()
+    monkeypatch.setattr(episode, "EpisodeStatus", given.update)
+    state = EpisodeState(kind=Kind.FENCING, cluster="prod", node="node-1", incident="i", reason="smoke", started=NOW)
+    words: Any = SimpleNamespace(state=state, advice="", held=None, held_by="", is_held=False, owners=(), overridden_by="")
+    Episode.status(words)
+    left = {each.name for each in fields(EpisodeStatus)} - given.keys()
+    assert left == {"ways"}, "the workflow adds these"
+    assert {name: given[name] for name in ("node", "phase", "started")} == {"node": "node-1", "phase": Phase.NEW, "started": NOW}

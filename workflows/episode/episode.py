@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from typing import Any, NoReturn, TypeVar
 
@@ -54,6 +54,11 @@ MAXIMUM_RECORD = 500
 Request = TypeVar("Request")
 Publishing = TypeVar("Publishing", ActRequest, ReleaseRequest, RestoreRequest)
 Result = TypeVar("Result")
+
+
+_OF_STATE = {each.name: each.type for each in fields(EpisodeState)}
+_SHOWN = tuple(each.name for each in fields(EpisodeStatus) if _OF_STATE.get(each.name) == each.type)
+"""What a status has as the state has it: each field of the same name and type. Episode.status gives all others."""
 
 
 class Episode:
@@ -306,47 +311,20 @@ class Episode:
 
     def status(self) -> EpisodeStatus:
         """Answer of the `status` query."""
+        state, pinned = self.state, self.state.pinned
         return EpisodeStatus(
-            incident=self.state.incident,
-            cluster=self.state.cluster,
-            node=self.state.node,
-            kind=self.state.kind,
-            phase=self.state.phase,
-            step=self.state.step,
-            doing=self.state.doing,
-            reason=self.state.reason,
-            started=self.state.started,
-            zone=self.state.zone,
-            try_number=self.state.try_number,
-            tries=self.state.tries,
-            restarts=self.state.restarts,
-            most_restarts=self.state.most_restarts,
-            problem=self.state.problem,
-            off_proof=self.state.off_proof,
-            restart_proof=self.state.restart_proof,
-            path_proofs=tuple(self.state.path_proofs.values()),
-            permit=self.state.permit,
-            queued=self.state.queued,
-            waiting_until=self.state.until,
-            control_plane=self.state.control_plane,
-            node_uid=self.state.pinned.uid if self.state.pinned else "",
-            provider_id=self.state.pinned.provider_id if self.state.pinned else "",
-            kernel_dead=self.state.kernel_dead,
-            requester=self.state.requester,
-            requester_verified=self.state.requester_verified,
-            preserved_until=self.state.preserved_until,
-            rung=self.state.rung,
-            rung_until=self.state.rung_until,
-            machine=self.state.machine,
+            **{name: getattr(state, name) for name in _SHOWN},
+            path_proofs=tuple(state.path_proofs.values()),
+            readings=tuple(state.readings.values()),
+            waiting_until=state.until,
+            node_uid=pinned.uid if pinned else "",
+            provider_id=pinned.provider_id if pinned else "",
             advice=self.advice,
             held=self.held_by if self.is_held else "",
             held_by=self.owners,
             held_until=self.held.until if self.held is not None and self.is_held else None,
-            question=self.state.question,
-            readings=tuple(self.state.readings.values()),
             override=self.overridden_by,
-            by_person=self.state.by_person,
-            aborted=str(self.state.abort_asked or ""),
+            aborted=str(state.abort_asked or ""),
         )
 
     @property
