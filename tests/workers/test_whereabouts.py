@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import logging
-from dataclasses import replace
+import pkgutil
+from dataclasses import fields, is_dataclass, replace
+from types import SimpleNamespace
+from typing import Any, get_args, get_type_hints
 
 import pytest
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
+from activities.cluster import acts
+from activities.contracts.device_check import NodeNamesRequest
+from activities.contracts.target import LookRequest, Target, UntaintRequest, WorkloadRequest
 from activities.errors import ErrorType, error_type, failure
+from policy.episode.messages import Need, NeedKind, Pinned
 from workers.interceptors import activity_guards
 from workers.interceptors.activity_guards import SCAN, SCANS_DECLINED, ClusterGuard
 
+OURS = Target(
+    cluster="this-cluster", pinned=Pinned(node="node-1", uid="u"), incident="i", kind="Fencing", workflow_id="w", run_id="r"
+)
+THEIRS = replace(OURS, cluster="that-cluster")
+NEED = Need(kind=NeedKind.PERSON, reason="a test")
 UNTAINT = "power-management.untaint-out-of-service"
 
 
@@ -44,13 +57,13 @@ class Place:
         await asyncio.sleep(0)
         return self.seen
 
-    async def perform(self, name: str = UNTAINT, *, attempt: int = 1) -> None:
+    async def perform(self, name: str = UNTAINT, *given: Any, attempt: int = 1) -> None:
         environment = ActivityEnvironment()
         environment.info = replace(environment.info, activity_type=name, attempt=attempt)
 
         async def run() -> None:
-            given = ExecuteActivityInput(fn=run, args=[], executor=None, headers={})
-            await self.guard.intercept_activity(self.act).execute_activity(given)
+            asked = ExecuteActivityInput(fn=run, args=given or (OURS,), executor=None, headers={})
+            await self.guard.intercept_activity(self.act).execute_activity(asked)
 
         await environment.run(run)
 
@@ -132,3 +145,51 @@ async def test_a_cluster_that_does_not_answer_is_met_by_the_activity_itself() ->
     place.own = ""
     await place.perform()
     assert place.act.done == 1
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        (NodeNamesRequest(cluster="that-cluster"),),
+        (WorkloadRequest(target=THEIRS),),
+        (WorkloadRequest(target=OURS), WorkloadRequest(target=THEIRS)),
+        (UntaintRequest(target=OURS, look=LookRequest(target=THEIRS, need=NEED, holder="us")),),
+        (SimpleNamespace(node="node-1"),),
+        (None,),
+    ],
+    ids=["its own field", "its target", "another argument", "a part of it", "it names none", "nothing"],
+)
+async def test_s9_what_is_not_about_this_cluster_alone_does_not_begin(given: tuple[Any, ...]) -> None:
+    """Names of nodes repeat from cluster to cluster. An activity that names its cluster in a way that is not known here is
+    refused, so that none can forget it."""
+    place = Place("uid-b")
+    with pytest.raises(ApplicationError, match="reached the worker of cluster 'this-cluster': check the task queues") as refused:
+        await place.perform(UNTAINT, *given)
+    assert (error_type(refused.value), refused.value.non_retryable) == (ErrorType.INVALID_CONFIG, True)
+    assert (place.act.done, place.questions) == (0, 0)
+
+
+def requests_of_a_cluster() -> dict[str, type]:
+    """By activity, of all that workers of a cluster's queue implement."""
+    found = {}
+    for module in pkgutil.iter_modules(acts.__path__, "activities.cluster.acts."):
+        for each in vars(importlib.import_module(module.name)).values():
+            for contract in (
+                base for base in getattr(each, "__mro__", ()) if base.__module__.startswith("activities.contracts.")
+            ):
+                for name, method in vars(contract).items():
+                    if hasattr(method, "__temporal_activity_definition"):
+                        found[f"{contract.__name__}.{name}"] = get_type_hints(method)["request"]
+    return found
+
+
+@pytest.mark.parametrize(("name", "request_type"), requests_of_a_cluster().items())
+def test_s9_what_each_activity_of_a_cluster_is_asked_names_its_cluster(name: str, request_type: type) -> None:
+    """Where the guard looks for it."""
+
+    def names(kind: Any) -> bool:
+        kinds = [each for each in (kind, *get_args(kind)) if is_dataclass(each)]
+        parts = {part.name: get_type_hints(each)[part.name] for each in kinds for part in fields(each)}
+        return "cluster" in parts or any(names(parts[about]) for about in activity_guards._ABOUT if about in parts)
+
+    assert names(request_type), name

@@ -201,8 +201,19 @@ class ClockGuard(ActivityGuard):
         return problem
 
 
+_ABOUT = ("target", "wanted", "bundle", "look", "before", "under")
+"""Parts of requests that name a cluster."""
+
+
+def _clusters(request: Any) -> set[str]:
+    """All that it names, itself or in what it is about."""
+    own = {request.cluster} if hasattr(request, "cluster") else set[str]()
+    return own.union(*(_clusters(part) for name in _ABOUT if (part := getattr(request, name, None)) is not None))
+
+
 class ClusterGuard(ActivityGuard):
-    """A worker that reaches another cluster than its scanner has seen under that name leaves everything to others, and says so.
+    """A worker refuses what is not about its own cluster alone: names of nodes repeat from cluster to cluster (S9). One that
+    reaches another cluster than its scanner has seen under that name leaves everything to others, and says so.
 
     Two clusters may be given one name, such as the chart's own, on one Temporal. Their workers then share a task queue, Nodes
     have the same names in both, and what one worker has begun another one would continue where no such Node, or another
@@ -221,8 +232,14 @@ class ClusterGuard(ActivityGuard):
         self._asked_at = float("-inf")
         self._asking: asyncio.Task[None] | None = None
 
-    async def require(self, arguments: Collection[Any]) -> None:  # noqa: ARG002 - whatever is asked for
-        """Raises WrongClock, by which another worker gets it; InvalidConfig for a scan that no other worker takes."""
+    async def require(self, arguments: Collection[Any]) -> None:
+        """Raises InvalidConfig for what is about another cluster, and for a scan that no other worker takes; WrongClock, by which
+        another worker gets it."""
+        named = set[str]().union(*map(_clusters, arguments))
+        if named != {self._cluster}:
+            asked = " and ".join(sorted(map(repr, named))) or "which names none"
+            problem = f"a request for cluster {asked} reached the worker of cluster {self._cluster!r}: check the task queues"
+            raise failure(ErrorType.INVALID_CONFIG, problem)
         if problem := await self.problem():
             if _no_other_takes(activity.info()):
                 raise failure(ErrorType.INVALID_CONFIG, problem)

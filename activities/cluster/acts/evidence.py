@@ -21,7 +21,7 @@ from temporalio.exceptions import ApplicationError
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.events import CLUSTER_SCOPED_NAMESPACE
 from activities.cluster.api.paths import EVENTS, NODES
-from activities.cluster.api.served_cluster import ClusterActivities, ServedCluster, require_cluster
+from activities.cluster.api.served_cluster import ClusterActivities, ServedCluster
 from activities.cluster.live.plans import plan_for
 from activities.cluster.live.preserved_machine import PreservedMachineReader
 from activities.cluster.objects.decoding import decode_node
@@ -92,7 +92,6 @@ class ClusterEvidence(ClusterActivities, EvidenceCollection):
         self._keeping = PreservedMachineReader(self._connections)
 
     async def collect(self, request: CollectRequest) -> Collected:
-        require_cluster(request.bundle.cluster, self._cluster)
         directory = self._kept_in()
         async with directory.patiently():
             await directory.begin(request.bundle)
@@ -120,7 +119,6 @@ class ClusterEvidence(ClusterActivities, EvidenceCollection):
 
     async def seal(self, request: SealRequest) -> Sealed:
         """The manifest is the last file: a bundle without one was not finished."""
-        require_cluster(request.bundle.cluster, self._cluster)
         directory = self._kept_in()
         async with directory.patiently():
             return await _sealed(request, directory)

@@ -15,7 +15,7 @@ from activities.cluster.api.connection import JsonObject
 from activities.cluster.api.events import events_on_node
 from activities.cluster.api.paths import VOLUME_DETACHMENTS, VOLUMES
 from activities.cluster.api.refusals import ObjectNotFound, unless_gone
-from activities.cluster.api.served_cluster import ClusterActivities, require_cluster
+from activities.cluster.api.served_cluster import ClusterActivities
 from activities.cluster.objects.live_machines import find_check
 from activities.cluster.objects.live_node import LiveNode, read_node
 from activities.cluster.objects.workload import Pod, bound_claim, read_attachments, read_pods
@@ -55,7 +55,6 @@ class ClusterFailedVolumes(ClusterActivities, VolumeActivities):
     async def find_volumes(self, request: FailedVolumesRequest) -> FailedVolumes:
         """Words first, then what they may be about."""
         target = request.target
-        require_cluster(target.cluster, self._cluster)
         asked = (
             await self._from_template(request.template) if request.template is not None else await self._from_check(request.need)
         )

@@ -13,7 +13,7 @@ from temporalio.exceptions import ApplicationError
 from activities.cluster.api.events import EventRecorder, Happening
 from activities.cluster.api.paths import NODES
 from activities.cluster.api.refusals import unless_gone
-from activities.cluster.api.served_cluster import ClusterActivities, ServedCluster, require_cluster
+from activities.cluster.api.served_cluster import ClusterActivities, ServedCluster
 from activities.cluster.live.claims import WatchedFirst, WatchedNodes
 from activities.cluster.live.plans import Configurations
 from activities.cluster.objects.decoding import NODE_DECODING, decode_node
@@ -86,7 +86,6 @@ class ClusterFenceDevices(ClusterActivities, FenceDeviceActivities):
 
     async def list_nodes(self, request: NodeNamesRequest) -> NodeNames:
         """From the watch, else page by page; of each page only the names stay."""
-        require_cluster(request.cluster, self._cluster)
         names: list[str] = []
         if self._watched is not None and self._watched.follow_claims():
             names += [each.name for each in self._watched.nodes()]
@@ -98,7 +97,6 @@ class ClusterFenceDevices(ClusterActivities, FenceDeviceActivities):
 
     async def find_devices(self, request: FenceDevicesRequest) -> FenceDevices:
         """A few nodes side by side; what several of them need is read once."""
-        require_cluster(request.cluster, self._cluster)
         sources, hosts = self._sources_for(request.check), await self._served.credential_hosts()
         found: dict[str, NodeToCheck] = {}
         names = iter(request.nodes)
@@ -112,7 +110,6 @@ class ClusterFenceDevices(ClusterActivities, FenceDeviceActivities):
 
     async def publish_device_notices(self, request: PublishDeviceNoticesRequest) -> None:
         """One after the other. The first that can't be written ends it; when it is repeated, what was written stays as it is."""
-        require_cluster(request.cluster, self._cluster)
         for notice in request.notices:
             await self._recorder.publish(self._happening(notice), quiet=REPEATED)
 

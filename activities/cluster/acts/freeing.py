@@ -24,7 +24,7 @@ from activities.cluster.acts.isolation import another_machine, may_untaint, tain
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.paths import NODES, PODS, VOLUME_ATTACHMENTS, VOLUMES
 from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound, edit, unless_gone
-from activities.cluster.api.served_cluster import ClusterActivities, ServedCluster, require_cluster
+from activities.cluster.api.served_cluster import ClusterActivities, ServedCluster
 from activities.cluster.live.claims import CheckedDevices, Identities, claimed_by
 from activities.cluster.live.cluster_lease import cluster_lease_problem
 from activities.cluster.live.last_look import require_go, require_leave
@@ -278,7 +278,6 @@ class ClusterFreeing(ClusterActivities, FreeingActivities):
     async def read_workload(self, request: WorkloadRequest) -> Workload:
         """Read and count; by the node's name, so that it answers for a Node that is gone as well. What a taint goes on doing
         needs all that was asked for when it was set (S1, S20, S38)."""
-        require_cluster(request.target.cluster, self._cluster)
         if (under := request.under) is not None:
             await self._require_licence(under)
             await self._require_still_fenced(under)
@@ -288,7 +287,6 @@ class ClusterFreeing(ClusterActivities, FreeingActivities):
         """Take our taint off, and the note of it, in one patch. Restoring: it needs no proof. The look comes last, so that what
         it sees is moments old when power comes on."""
         target = request.target
-        require_cluster(target.cluster, self._cluster)
         added = self._licences.believed(target, request.added)
 
         def decide(node: LiveNode) -> Edit:
@@ -368,14 +366,12 @@ class ClusterFreeing(ClusterActivities, FreeingActivities):
         levels: of power, that they are to prove; none: a path. A switch port that says off says nothing of power, nor does one
         supply of two speak for the machine (S4).
         """
-        require_cluster(target.cluster, self._cluster)
         for reading in readings:
             said = reading.endpoint if isinstance(reading, Reading) else reading.volume
             if not self._licences.has_read(target, reading, self._clock(), levels_with(said, levels)):
                 raise failure(ErrorType.NOT_PROVEN, f"Node/{target.pinned.node}: {said} said {reading.state.value}: {NOT_OURS}")
 
     async def _require_leave(self, request: Consequence) -> int | None:
-        require_cluster(request.target.cluster, self._cluster)
         self._require_time(request)
         # A Lease that lapsed for a moment must not end an episode with a node that is off. What is left to do then waits for the
         # switch, and for a person.

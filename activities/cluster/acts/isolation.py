@@ -14,7 +14,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.cluster.acts.drain import Drain
 from activities.cluster.api.refusals import ObjectNotFound
-from activities.cluster.api.served_cluster import ClusterActivities, ServedCluster, require_cluster
+from activities.cluster.api.served_cluster import ClusterActivities, ServedCluster
 from activities.cluster.live.last_look import GrantedPermits, require_last_look
 from activities.cluster.objects.live_machines import read_subject
 from activities.cluster.objects.live_node import LiveNode, find_node, readable_mark
@@ -89,7 +89,6 @@ class ClusterIsolation(ClusterActivities, IsolationActivities):
     async def mark_unschedulable(self, request: CordonRequest) -> ActResult:
         """Cordon, unless another owner had."""
         target = request.target
-        require_cluster(target.cluster, self._cluster)
         return await self._licensed(request.look, request.not_after, lambda node: cordon_edit(node, target, self._clock()))
 
     async def _licensed(self, request: LookRequest, not_after: datetime | None, decide: Callable[[LiveNode], Edit]) -> ActResult:
@@ -104,7 +103,6 @@ class ClusterIsolation(ClusterActivities, IsolationActivities):
     async def note_path(self, request: PathRequest) -> ActResult:
         """Before a path is cut, and after it was given back. A Node that is gone has no mark to keep."""
         target = request.target
-        require_cluster(target.cluster, self._cluster)
 
         def decide(node: LiveNode) -> Edit:
             if request.cut:
@@ -130,7 +128,6 @@ class ClusterIsolation(ClusterActivities, IsolationActivities):
     async def taint(self, request: TaintRequest) -> ActResult:
         """The taint and the note that it is ours, in one patch. Of two taints with one key and effect the API takes only one."""
         target, taint = request.target, request.taint
-        require_cluster(target.cluster, self._cluster)
         if taint.effect not in EFFECTS:
             raise failure(
                 ErrorType.INVALID_CONFIG,
@@ -152,7 +149,6 @@ class ClusterIsolation(ClusterActivities, IsolationActivities):
         return await self._licensed(request.look, request.not_after, decide)
 
     async def drain(self, request: DrainRequest) -> DrainResult:
-        require_cluster(request.target.cluster, self._cluster)
         return await self._drain.round(request)
 
     async def mark_schedulable(self, request: RestoreRequest) -> ActResult:
@@ -162,7 +158,6 @@ class ClusterIsolation(ClusterActivities, IsolationActivities):
         that is not known, and the node stays as it is until it can be.
         """
         target = request.target
-        require_cluster(target.cluster, self._cluster)
         added = self._licences.believed(target, request.added)
         machines: tuple[MachineView, ...] = ()
         unread: ApplicationError | None = None

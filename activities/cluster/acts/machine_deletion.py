@@ -12,7 +12,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.cluster.acts.delegated_action import DelegatingActivities, Look
 from activities.cluster.api.refusals import ObjectNotFound, edit
-from activities.cluster.api.served_cluster import ServedCluster, require_cluster
+from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.live.last_look import GrantedPermits, mode_now, require_go, require_leave, require_machine_of
 from activities.cluster.live.preserved_machine import PreservedMachine, PreservedMachineReader
 from activities.cluster.objects.live_machines import api_of, pause_of
@@ -51,7 +51,6 @@ class MachineDeletion(DelegatingActivities):
 
     async def ask(self, request: GiveUpRequest) -> GiveUpResult:
         """See the contract. What a remediation asks for begins with a look; a machine that is handed over is read before it."""
-        require_cluster(request.cluster, self._cluster)
         if request.before is None:
             return await edit(request.machine.key, lambda: self._once(request))
         self._require_other_node(request.victim, " and never has it deleted itself")

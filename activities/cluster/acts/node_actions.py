@@ -22,7 +22,7 @@ from temporalio.exceptions import ApplicationError
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.paths import ADMISSION_BINDINGS, ADMISSION_POLICIES, NODE_ACTIONS
 from activities.cluster.api.refusals import ObjectNotFound, edit, unless_gone
-from activities.cluster.api.served_cluster import ClusterActivities, ServedCluster, require_cluster
+from activities.cluster.api.served_cluster import ClusterActivities, ServedCluster
 from activities.cluster.objects.live_node import find_node
 from activities.cluster.report.background_writer import BackgroundWriter
 from activities.contracts.attestation import AttestationActivities, Verification, VerifyRequest
@@ -219,7 +219,6 @@ class ClusterAttestation(ClusterActivities, AttestationActivities):
     async def verify(self, request: VerifyRequest) -> Verification:
         """The object's use is noted before the workflow learns of it, in the version that was read: no two make use of it. The
         Node is read after the word was given: one that has started since then is not the one that was seen off (S8)."""
-        require_cluster(request.cluster, self._cluster)
 
         async def once() -> Verification:
             try:

@@ -19,7 +19,6 @@ from activities.cluster.acts.delegated_action import DelegatingActivities
 from activities.cluster.api.connection import JsonObject
 from activities.cluster.api.paths import set_of
 from activities.cluster.api.refusals import ObjectNotFound, edit, unless_gone
-from activities.cluster.api.served_cluster import require_cluster
 from activities.cluster.live.last_look import require_leave, require_machine_of
 from activities.cluster.live.plans import OF_A_REMEDIATION, covers, readable_checks, require_kind
 from activities.cluster.objects.check_statuses import V1BETA1, ConditionText, machine_conditions, status_of
@@ -92,7 +91,6 @@ class ClusterRemediation(DelegatingActivities, RemediationActivities):
 
     async def pin(self, request: RemediationInput) -> RemediationPin:
         """Everything an episode keeps of its target; nothing is written."""
-        require_cluster(request.cluster, self._cluster)
         alone = request.node.startswith(MACHINE)
         node = None if alone else await find_node(self._connection, request.node)
         if node is not None and request.node_uid and request.node_uid != node.view.uid:
@@ -229,7 +227,6 @@ class ClusterRemediation(DelegatingActivities, RemediationActivities):
 
     async def take_back(self, request: MachineRequest) -> ActResult:
         """A request that was not taken up goes; a Machine that is going keeps what it says."""
-        require_cluster(request.target.cluster, self._cluster)
         if machine_api(request.machine.api_version) is not CLUSTER_API:
             annotations = dict.fromkeys((EXTERNAL_REMEDIATION_ANNOTATION, STRATEGY_ANNOTATION))
             return await self._write_annotations(request.machine, request.machine_uid, annotations)
@@ -267,7 +264,6 @@ class ClusterRemediation(DelegatingActivities, RemediationActivities):
     ) -> ActResult:
         """Written only after a look that says go (S20). stands: whether a Machine says so already, None where it is gone.
         operation: as of a LookRequest."""
-        require_cluster(request.target.cluster, self._cluster)
         self._require_other_node(request.target.pinned.node, " and never has it remediated itself")
         assert request.before is not None, "what begins something says what comes before"
 
@@ -330,7 +326,6 @@ class ClusterRemediation(DelegatingActivities, RemediationActivities):
 
     async def follow(self, request: FollowRequest) -> FollowedMachine:
         """A Machine of that name with another uid is a successor, never the patient."""
-        require_cluster(request.target.cluster, self._cluster)
         machine = await find_machine(self._connections, request.machine)
         patient = machine.view if machine is not None and machine.view.uid == request.machine_uid else None
         going = patient.deleting_since if patient is not None else request.since
@@ -431,7 +426,6 @@ class ClusterRemediation(DelegatingActivities, RemediationActivities):
 
     async def remember(self, request: RememberRequest) -> ActResult:
         """What was noted before is noted no longer, where nothing came of it."""
-        require_cluster(request.target.cluster, self._cluster)
         return await self._remember(request)
 
 

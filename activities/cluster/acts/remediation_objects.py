@@ -16,7 +16,7 @@ from activities.cluster.acts.delegated_action import DelegatingActivities
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.paths import NODE_HEALTH_CHECKS, Resource, in_management_cluster, ref_of
 from activities.cluster.api.refusals import ObjectNotFound, edit, unless_gone
-from activities.cluster.api.served_cluster import Discovery, require_cluster
+from activities.cluster.api.served_cluster import Discovery
 from activities.cluster.live.last_look import require_leave, require_machine_of
 from activities.cluster.objects.live_machines import cluster_of, find_check, find_machine, pause_of
 from activities.cluster.objects.live_node import find_node
@@ -77,7 +77,6 @@ class ClusterRemediationObjects(DelegatingActivities, ExternalActivities):
 
     async def create(self, request: ExternalRequest) -> External:
         """See the module. One that an earlier attempt has made is found, whatever has become of the target since."""
-        self._require(request)
         self._require_other_node(request.target.pinned.node, " and never has it remediated itself")
         assert request.before is not None, "what begins something says what comes before"
         assert request.not_after is not None, "and until when"
@@ -108,7 +107,6 @@ class ClusterRemediationObjects(DelegatingActivities, ExternalActivities):
         return await edit(place.called, once, look_again=True)
 
     async def read(self, request: ExternalRequest) -> External:
-        self._require(request)
 
         def annotations(document: JsonObject) -> Mapping[str, str | None]:
             created = moment_of(document["metadata"].get("creationTimestamp"))
@@ -121,7 +119,6 @@ class ClusterRemediationObjects(DelegatingActivities, ExternalActivities):
 
     async def time_out(self, request: ExternalRequest) -> External:
         """The moment of the first time stays: it is when its controller was told."""
-        self._require(request)
 
         def annotations(document: JsonObject) -> Mapping[str, str | None]:
             succeeded = RemediationConditions(succeeded=self._external(document).succeeded)
@@ -132,7 +129,6 @@ class ClusterRemediationObjects(DelegatingActivities, ExternalActivities):
 
     async def note_well(self, request: ExternalRequest) -> External:
         """A node that is sick again begins anew: its delay counts from when it was well for good, not from the first time."""
-        self._require(request)
         wanted = written(request.well_since) if request.well_since is not None else None
 
         def annotations(document: JsonObject) -> Mapping[str, str | None]:
@@ -144,7 +140,6 @@ class ClusterRemediationObjects(DelegatingActivities, ExternalActivities):
 
     async def delete(self, request: ExternalRequest) -> External:
         """By the uid that was read: another one that takes the name is not ours to delete."""
-        self._require(request)
 
         async def once() -> External:
             place, found, why = await self._locate(request)
@@ -168,9 +163,6 @@ class ClusterRemediationObjects(DelegatingActivities, ExternalActivities):
             raise failure(ErrorType.VETOED, f"{request.check.key} is paused: {pause}")
 
     # Finding --------------------------------------------------------------------------------------------------------
-
-    def _require(self, request: ExternalRequest) -> None:
-        require_cluster(request.target.cluster, self._cluster)
 
     def _connection_for(self, request: ExternalRequest) -> ClusterConnection:
         """Where the check lives, its templates and their objects do; without a check, where the Machine does."""

@@ -24,7 +24,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.cluster.acts.cluster_lease import ABANDONED_AFTER, LOST_AFTER, LeaseRenewal, ScannerLease
 from activities.cluster.acts.node_actions import Dispatch, NodeActionHandler
-from activities.cluster.api.served_cluster import ClusterActivities, ServedCluster, require_cluster
+from activities.cluster.api.served_cluster import ClusterActivities, ServedCluster
 from activities.cluster.objects.live_node import find_node
 from activities.cluster.report.alarms import AlarmNotifier, ClusterGauges, DataAtRiskReporter, MistakeReporter
 from activities.cluster.report.background_writer import BackgroundWriter
@@ -175,7 +175,6 @@ class ClusterScan(ScanActivities):
 
     async def observe_cluster(self, request: ScanRequest) -> ScanReport:
         """The long poll. Ends early when the worker shuts down: what it knows is as good as it gets."""
-        require_cluster(request.cluster, self._cluster)
         ending = asyncio.Event()
         if self._latest is None or request.number != self._latest.number + 1:
             self.publishing.forget()
@@ -194,7 +193,6 @@ class ClusterScan(ScanActivities):
     async def release_lease(self, request: ScanRequest) -> None:
         """Give the cluster Lease back if it is ours. A scan that still runs hears of its cancellation seconds later, and must
         not take it again."""
-        require_cluster(request.cluster, self._cluster)
         self._given_back += 1
         self._stopped = True
         self.view.wake_scans()
@@ -454,7 +452,6 @@ class ClusterObservations(ClusterActivities, ObservationActivities):
 
     async def record(self, request: RecordRequest) -> RecordResult:
         """Side by side."""
-        require_cluster(request.cluster, self._cluster)
         looks = await asyncio.gather(*(_attempt(self._looked_at(each)) for each in request.ended))
         ended = [each for each in looks if isinstance(each, Spell)]
         of_storms = tuple(each for each in ended if each.storm)

@@ -14,7 +14,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.cluster.acts.freeing import standing_workload
 from activities.cluster.acts.isolation import cordon_edit
-from activities.cluster.api.served_cluster import ClusterActivities, ServedCluster, require_cluster
+from activities.cluster.api.served_cluster import ClusterActivities, ServedCluster
 from activities.cluster.live.claims import CheckedDevices, Identities
 from activities.cluster.live.last_look import GrantedPermits, LastLook
 from activities.cluster.live.node_leases import release_node_lease
@@ -79,7 +79,6 @@ class ClusterTarget(ClusterActivities, TargetActivities, RepetitionActivities):
     async def pin(self, request: PinRequest) -> PinResult:
         """Everything an episode keeps of its target; at last our mark, once nothing more can be wrong with it."""
         wanted = request.wanted
-        require_cluster(wanted.cluster, self._cluster)
         once = reading_once(self._connections)
         node = await find_node(once.nodes, wanted.node)
         if node is None:
@@ -135,7 +134,6 @@ class ClusterTarget(ClusterActivities, TargetActivities, RepetitionActivities):
 
     async def mark(self, request: ActRequest) -> ActResult:
         """Look and write in one; a second call finds its own mark and writes nothing."""
-        require_cluster(request.target.cluster, self._cluster)
         result = await self._mark(request.target, request.not_after, self._licences.believed(request.target, request.added))
         await self._publisher.publish_beside(request.target, request.publication)
         return result
@@ -186,7 +184,6 @@ class ClusterTarget(ClusterActivities, TargetActivities, RepetitionActivities):
     async def last_look(self, request: LookRequest) -> LookResult:
         """Nothing of it comes from the watch cache. News are told meanwhile: they are of what was before. A go licenses the power
         act that was asked for (S42), on devices that are configured for the node now."""
-        require_cluster(request.target.cluster, self._cluster)
         result, _, workload = await asyncio.gather(
             self._last_look.look(request),
             self._publisher.publish_beside(request.target, request.publication),
@@ -205,22 +202,18 @@ class ClusterTarget(ClusterActivities, TargetActivities, RepetitionActivities):
 
     async def release_lease(self, request: ReleaseRequest) -> None:
         """Give it back if this episode took it."""
-        require_cluster(request.target.cluster, self._cluster)
         await release_node_lease(self._connection, request, self._clock)
         await self._publisher.publish_beside(request.target, request.publication)
 
     async def publish(self, request: PublishRequest) -> None:
         """The second attempt tells the Events whether or not the rest could be written."""
-        require_cluster(request.target.cluster, self._cluster)
         await self._publisher.publish(request.target, request.publication, anyway=activity.info().attempt > 1)
 
     async def publish_repetition(self, request: RepetitionRequest) -> None:
-        require_cluster(request.cluster, self._cluster)
         await self._publisher.publish_repetition(request.repetition)
 
     async def answer_request(self, request: AnswerRequest) -> AnswerResult:
         """Look and write in one; an object that is gone is told nothing."""
-        require_cluster(request.target.cluster, self._cluster)
         return AnswerResult(withdrawn=await answer(self._connection, request.answer, clock=self._clock))
 
 

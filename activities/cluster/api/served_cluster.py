@@ -1,5 +1,5 @@
 """One cluster as the workers of its queue serve it: its name, its connections, the node they run on and the time; and what all
-activities of such a cluster have in common: they know this, and refuse what is for another cluster.
+activities of such a cluster have in common. What is for another cluster is refused before any of them begins (`ClusterGuard`).
 
 Cluster API's objects may live behind another connection than the nodes (a management cluster). Which versions and kinds a server
 has is asked of it here; where the kinds that we know live is `paths.py`.
@@ -132,12 +132,3 @@ class ClusterActivities:
         """Refuse the node this worker runs on, for another worker to take over (S16). why: ends the sentence."""
         if self._served.own_node and node == self._served.own_node:
             raise failure(ErrorType.OWN_NODE, f"this worker runs on Node/{node}{why}")
-
-
-def require_cluster(asked: str, served: str) -> None:
-    """Refuse what was routed to the workers of another cluster: node names repeat from cluster to cluster."""
-    if asked != served:
-        raise failure(
-            ErrorType.INVALID_CONFIG,
-            f"a request for cluster {asked!r} reached the worker of cluster {served!r}: check the task queues",
-        )

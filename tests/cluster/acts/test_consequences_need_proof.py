@@ -112,10 +112,6 @@ async def _too_late(off: World) -> FreeRequest:
     return request
 
 
-async def _another_cluster(off: World) -> FreeRequest:
-    return await off.free(await off.pinned(cluster="other"))
-
-
 async def _a_twin_registers(off: World) -> None:
     await off.add_node("node-8", ready="True")
     await off.change_node({"status": {"nodeInfo": {"bootID": "boot-1"}}}, subresource="status", name="node-8")
@@ -185,7 +181,6 @@ GUARDS = {
         "300 s ago",
     ),
     "S38 a cluster Lease that cannot be read": (refusing("kube-system/leases/"), ErrorType.UNREACHABLE, ""),
-    "S9 another cluster": (_another_cluster, ErrorType.INVALID_CONFIG, "task queues"),
 }
 """A Lease that is not held is no veto, which would end the episode: it is held again a moment later."""
 

@@ -122,12 +122,6 @@ async def test_a_slip_of_the_pen_is_told_which_name_is_meant(ready: World) -> No
         await ActivityEnvironment().run(remediation.pin, RemediationInput(cluster=CLUSTER, node="nodw-7", incident=INCIDENT))
 
 
-async def test_a_request_for_another_cluster_is_refused(ready: World) -> None:
-    """S9: node names repeat from cluster to cluster."""
-    with refused(ErrorType.INVALID_CONFIG, "task queues"):
-        await pin(ready, cluster="other")
-
-
 @pytest.mark.parametrize("kind", ["Fencing", "Remediation"])
 async def test_a_pin_says_how_often_the_machine_was_repaired_by_what_its_node_says_now(ready: World, kind: str) -> None:
     asked, found = list[tuple[str, str]](), FoundRepairs(offence="again and again", asks=True)

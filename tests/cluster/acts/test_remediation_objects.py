@@ -478,13 +478,6 @@ async def test_one_that_its_controller_holds_is_present_until_it_is_gone(objects
     assert (told.present, told.message) == (False, f"there is no SelfNodeRemediation/{NAMESPACE}/{NODE}")
 
 
-async def test_a_request_for_another_cluster_is_refused(objects: Objects) -> None:
-    asks = replace(objects.asks, target=replace(objects.asks.target, cluster="test"))
-    for act in (objects.acts.create, objects.acts.read, objects.acts.time_out, objects.acts.note_well, objects.acts.delete):
-        with refused(ErrorType.INVALID_CONFIG, "check the task queues"):
-            await act(asks)
-
-
 # Machines ---------------------------------------------------------------------------------------------------------------
 
 INFRASTRUCTURE = "infrastructure.cluster.x-k8s.io"

@@ -258,14 +258,6 @@ async def test_a_node_that_is_gone_is_restored_and_begun_with_no_more(begun: Wor
     await assert_left_alone(write, begun, ErrorType.NOT_FOUND, begun.delete_node)
 
 
-@each(*(write for write in ALL if write is not TAKES))
-async def test_a_request_for_another_cluster_touches_nothing(begun: World, write: Write) -> None:
-    """S9: names of nodes repeat from cluster to cluster."""
-    with refused(ErrorType.INVALID_CONFIG, "task queues"):
-        await write.is_asked(begun, await begun.pinned(cluster="other"))
-    assert begun.writes == 0
-
-
 # Our mark -----------------------------------------------------------------------------------------------------------------
 
 
