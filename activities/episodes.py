@@ -67,14 +67,14 @@ from policy.episode.messages import (
     episode_id,
     scanner_id,
 )
-from policy.episode.modes import MODE_CHANGES_MEMO, MODES_MEMO, ClusterModes, ModeChanges
+from policy.episode.modes import CHANGES_REMEMBERED, MODE_CHANGES_MEMO, MODES_MEMO, ClusterModes, ModeChanges
 from policy.episode.node_action import CIRCUIT_BREAKER
 from policy.episode.permits import PermitAnswer, PermitDecision, PortionAnswer, ScannerAnswer, ScannerQuestion
 from policy.history.spell_lifecycle import MOST_BYTES
 from policy.history.spell_lifecycle import MOST_OPEN as MOST_SPELLS
 from policy.history.spells import MOST_DAYS, MOST_RECORDS, NodeDays, ObservationRecord, ScannerSpells, Spell, unsound
 from policy.preservation.preservation_index import PreservationNeed
-from policy.scan.pauses import PAUSES_MEMO, Pauses
+from policy.scan.pauses import PAUSES_MEMO, Pauses, with_said
 from policy.values.mode import Mode
 
 _ANYTHING = TypeAdapter[object](object)
@@ -376,7 +376,7 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
         prefix, scanner, this_run = _prefix(request.cluster), scanner_id(request.cluster), activity.info().workflow_run_id
         running = f"WorkflowId STARTS_WITH '{prefix}' AND ExecutionStatus = 'Running'"
         nodes, lives, armed, modes, past = list[str](), list[WorkflowExecution](), None, None, ()
-        changes, stopped = (), ()
+        changes, stopped = ModeChanges(), tuple[str, ...]()
         try:
             query = f"{running} AND WorkflowType != '{Kind.PRESERVATION.value}'"
             async for run in self._client.list_workflows(query, limit=MOST_OPEN + 1, rpc_timeout=QUERY_TIMEOUT):
@@ -385,13 +385,20 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
             query = f"WorkflowId = '{scanner}'"
             async for run in self._client.list_workflows(query, limit=MOST_LIVES, rpc_timeout=QUERY_TIMEOUT):
                 lives += [run] if run.run_id != this_run else []
-            if lives:
-                stopped = await lives[0].memo_value(STOPPED_MEMO, default=(), type_hint=tuple[str, ...])
-            if (former := await _last_that_knew(lives)) is not None:
-                past = await former.memo_value(PAUSES_MEMO, default=(), type_hint=Pauses)
+            former = await _last_that_knew(lives)
+            later = lives[: lives.index(former)] if former is not None else []
+            # Each of them was begun in the place of one that had failed, and goes on as that stood.
+            replaced = former is not None and {each.status for each in (*later, former)} == {WorkflowExecutionStatus.FAILED}
+            for run in (*later, former) if replaced else lives[:1]:
+                stopped = stopped or await run.memo_value(STOPPED_MEMO, default=(), type_hint=tuple[str, ...])
+            if former is not None:
+                past, modes, changes = await _set_by(former)
+                for run in reversed(later):
+                    since, (said, ruled, changed) = former.close_time or run.start_time, await _set_by(run)
+                    past = with_said(past, said, since, datetime.now(UTC))
+                    modes = modes.with_said(ruled, since) if modes is not None and ruled is not None else modes
+                    changes = (*changes, *(each for each in changed if each.at >= since))[-CHANGES_REMEMBERED:]
                 # Whether nodes without a rule were repaired when it ended; a version without modes repaired all along (S52).
-                modes = await former.memo_value(MODES_MEMO, default=None, type_hint=ClusterModes)
-                changes = await former.memo_value(MODE_CHANGES_MEMO, default=(), type_hint=ModeChanges)
                 armed = modes.is_known and modes.default is Mode.REPAIR if modes is not None else None
             ever = f"WorkflowId STARTS_WITH '{prefix}' AND WorkflowType IN ('{Kind.FENCING.value}', '{Kind.REMEDIATION.value}')"
             if former is not None and armed is None:
@@ -409,7 +416,7 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
             ended=(lives[0].close_time or datetime.now(UTC)) if lives else None,
             modes=modes,
             pauses=past,
-            untaken=former is not None and former is not lives[0],
+            untaken=bool(later) and not replaced,
             mode_changes=changes,
             stopped=stopped,
         )
@@ -460,6 +467,15 @@ def _prefix(cluster: str) -> str:
     if "'" in cluster:
         raise failure(ErrorType.INVALID_CONFIG, f"cluster: expected a name without quotes, got {cluster!r}")
     return episode_id(cluster, "")
+
+
+async def _set_by(run: WorkflowExecution) -> tuple[Pauses, ClusterModes | None, ModeChanges]:
+    """What people had set when that run of a scanner ended."""
+    return (
+        await run.memo_value(PAUSES_MEMO, default=(), type_hint=Pauses),
+        await run.memo_value(MODES_MEMO, default=None, type_hint=ClusterModes),
+        await run.memo_value(MODE_CHANGES_MEMO, default=(), type_hint=ModeChanges),
+    )
 
 
 async def _last_that_knew(lives: Sequence[WorkflowExecution]) -> WorkflowExecution | None:

@@ -128,10 +128,11 @@ class FoundOpen:
 
     earlier: whether another scanner of the cluster ran before the one that asks; former: the run of the last of those that had
     taken over what was known before it (`TOOK_OVER_MEMO`), "" where none is known; untaken: others have ended since that had
-    not, and knew less. repaired: whether that one repaired by itself: its memo says so, or it was of a version without modes and
-    an episode of the cluster ever was. An episode alone is no sign of it, since a person may ask for one (S52). None where an
-    older version answers. modes, mode_changes, pauses: what people had set when it ended, and ended: when that was. stopped: by
-    which person the last one was stopped and why (`STOPPED_MEMO`), () where it was not.
+    not, and knew less, unless each was only begun in the place of one that had failed. repaired: whether `former` repaired by
+    itself: its memo says so, or it was of a version without modes and an episode of the cluster ever was. An episode alone is no
+    sign of it, since a person may ask for one (S52). None where an older version answers. modes, mode_changes, pauses: what
+    people had set when it ended, or have set since for those that it was replaced by; ended: when the last one has. stopped: by
+    which person it was stopped and why (`STOPPED_MEMO`), () where it was not.
     """
 
     nodes: tuple[str, ...]

@@ -157,6 +157,17 @@ class ClusterModes:
         before = (ModeRule(mode=mode, by="the scanner", reason=reason, at=at), *rules)
         return replace(self, before=before if any(each.mode is not Mode.REPAIR for each in before) else ())
 
+    def with_said(self, said: ClusterModes, since: datetime) -> ClusterModes:
+        """With the rules that people have set since then, for a scanner that did not know of the others yet (S52). Where there is
+        no room for all, all is only observed."""
+        modes = self
+        for rule in (each for each in said.rules if each.at >= since):
+            try:
+                modes = modes.ruled(rule)
+            except ValueError as error:
+                return modes.ruled(replace(rule, mode=Mode.OBSERVE, reason=str(error), nodes=(), selector=""))
+        return modes
+
     def set_for(self, node: str, labels: Mapping[str, str] | None) -> list[ModeAnswer]:
         """By the newest rule that covers the node, else by the default; and by what held before a reset, where no rule since then
         covers it. labels: None where its Node is gone, and they with it: each newer rule by labels may cover it, and counts as

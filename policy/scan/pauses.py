@@ -120,6 +120,14 @@ def with_lost(pauses: Pauses, lost: Pauses, now: datetime) -> Pauses:
     return pauses
 
 
+def with_said(pauses: Pauses, said: Pauses, since: datetime, now: datetime) -> Pauses:
+    """With those in force that people have set since then, for a scanner that did not know of the others yet (S44)."""
+    for pause in in_force(said, now):
+        if pause.since >= since and len(in_force(pauses, now)) < PAUSES_REMEMBERED:
+            pauses = paused(pauses, pause)
+    return pauses
+
+
 def since(pauses: Pauses, moment: datetime, now: datetime) -> Pauses:
     """The pauses that were in force at that moment or after it."""
     return tuple(each for each in pauses if (each.over_at(now) or now) >= moment)

@@ -28,7 +28,7 @@ from temporalio.worker import WorkflowInstance, WorkflowRunner
 
 from tests.workflows.attempts import CONVERTER, START, Attempt
 from tests.workflows.contract import CALLS, Call
-from tests.workflows.executions import Execution
+from tests.workflows.executions import UNREADABLE, Execution
 from workers.plugin import RUNNER
 
 ROLLED = 50
@@ -166,6 +166,7 @@ class Clockwork:
         """A run fails that its code can't replay, and its retry policy begins the next: with the input and the memo that it began
         with, and without the signals and updates that it had."""
         execution.terminate()
+        execution.failure = UNREADABLE
         anew = self._run(execution.definition.name, execution.workflow_id, execution.incident)
         anew.former, anew.memo = execution.former, dict(execution.first_memo)
         anew.first_memo = dict(execution.first_memo)

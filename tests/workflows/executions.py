@@ -36,6 +36,7 @@ from tests.workflows.attempts import CONVERTER, Activity
 if TYPE_CHECKING:
     from tests.workflows.clockwork import Clockwork
 
+UNREADABLE = "no code replays its history"
 TASK_TIMEOUT = timedelta(seconds=10)
 """After which a workflow task whose worker has died is given to another (the server's default)."""
 
@@ -187,6 +188,7 @@ class Execution:
                     self._obey(command, at)
         if not kept:
             first = next(job for task in before._history for job in task.activation.jobs if job.HasField("initialize_workflow"))
+            self._seed = first.initialize_workflow.randomness_seed = before._seed + 1
             self.deliver(initialize_workflow=first.initialize_workflow)
         else:
             self.deliver(update_random_seed=UpdateRandomSeed(randomness_seed=self.clockwork.random.getrandbits(60)))

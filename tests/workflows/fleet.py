@@ -44,7 +44,7 @@ from policy.history.spells import ObservationRecord, ScannerSpells, Spell
 from policy.objects.marks import Mark
 from policy.objects.nodes import MARK_ANNOTATION, Condition, NodeView
 from policy.scan.ledger import Ledger
-from policy.scan.pauses import PAUSES_MEMO, Pauses
+from policy.scan.pauses import PAUSES_MEMO, Pauses, with_said
 from policy.scan.scan_report import ClusterLease, ScanReport, ViewState
 from policy.scan.view_state import digest
 from policy.values.errors import PolicyError
@@ -52,7 +52,7 @@ from policy.values.mode import Mode
 from tests.policy.builders import WORKER, check_object, confirmed
 from tests.workflows.attempts import CONVERTER, START, Attempt, Lost, Work
 from tests.workflows.clockwork import Clockwork, Perils
-from tests.workflows.executions import Execution
+from tests.workflows.executions import UNREADABLE, Execution
 from workflows.definitions.scanner import HealthScanner
 from workflows.kit.options import cluster_queue
 from workflows.scanner.state import ScannerInput
@@ -432,6 +432,13 @@ class Fleet:
             return FoundOpen(nodes=nodes, repaired=False)
         former = next((run for run, before in zip(lives, [*lives[1:], None], strict=True) if self.knew(run, before)), lives[0])
         modes, pauses = self._memo(former, MODES_MEMO, None, ClusterModes), self._memo(former, PAUSES_MEMO, (), Pauses)
+        later = lives[: lives.index(former)]
+        replaced = all(each.failure == UNREADABLE for each in (*later, former))
+        for each in reversed(later):
+            since = former.ended or START
+            pauses = with_said(pauses, self._memo(each, PAUSES_MEMO, (), Pauses), since, self.now)
+            modes = modes and modes.with_said(self._memo(each, MODES_MEMO, modes, ClusterModes), since)
+        stopped = [self._memo(each, STOPPED_MEMO, (), tuple[str, ...]) for each in ((*later, former) if replaced else lives[:1])]
         armed = modes is not None and modes.is_known and modes.default is Mode.REPAIR
         return FoundOpen(
             nodes=nodes,
@@ -442,8 +449,8 @@ class Fleet:
             modes=modes,
             pauses=pauses,
             mode_changes=self._memo(former, MODE_CHANGES_MEMO, (), ModeChanges),
-            untaken=former is not lives[0],
-            stopped=self._memo(lives[0], STOPPED_MEMO, (), tuple[str, ...]),
+            untaken=bool(later) and not replaced,
+            stopped=next(filter(None, stopped), ()),
         )
 
     def knew(self, run: Execution, before: Execution | None) -> bool:

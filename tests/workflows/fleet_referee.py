@@ -225,7 +225,13 @@ class FleetReferee:
             self.fault("S9", f"{needs} of {node}, which was another Node than {episode.uid} when it was looked at")
         self.not_paused(looked, f"{needs} of {node} on a look")
         for at, answer in self.licensed:
-            if looked < at < self.fleet.now and node not in answer and " more" not in answer and check is not None:
+            if (
+                looked < at < self.fleet.now
+                and node not in answer
+                and " more" not in answer
+                and "not known yet" not in answer
+                and check is not None
+            ):
                 self.fault("S44", f"{needs} of {node} on a look before a command that does not name it: {answer}")
 
     def judge_permits(self) -> None:

@@ -15,12 +15,15 @@ import pytest
 from temporalio import workflow
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.common import RetryPolicy
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment, WorkflowEnvironment
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from activities.contracts import metrics
 from activities.contracts.episodes import (
+    STOPPED_MEMO,
+    TOOK_OVER_MEMO,
     DescribeRequest,
     EpisodeDescription,
     FindRequest,
@@ -52,6 +55,7 @@ from policy.episode.modes import MODES_MEMO, ClusterModes
 from policy.history.spell_lifecycle import MOST_BYTES
 from policy.history.spells import MOST_DAYS, NodeDays, ObservationRecord, ScannerSpells, Spell
 from policy.preservation.preservation_index import PreservationNeed
+from policy.scan.pauses import PAUSES_MEMO, PastPause, Pause
 from policy.values.mode import Mode
 from tests.workflows.fencing_run import fencing
 from tests.workflows.preservation_run import machine, preserving
@@ -377,6 +381,41 @@ async def test_whether_a_cluster_was_ever_repaired_is_seen_by_what_has_ended(
         await asyncio.sleep(0.05)
     assert (seen.repaired, seen.nodes) == (repaired, ())
     assert (await found(env.client, f"{cluster}x")).repaired is False
+
+
+@workflow.defn(name="HealthScanner")
+class FailingScanner:
+    """Each run is paused by another person and fails; the first one alone had taken over what was before it."""
+
+    @workflow.run
+    async def run(self) -> None:
+        info = workflow.info()
+        pause = Pause(who=f"of run {info.attempt}", owner=f"of run {info.attempt}", reason="r", since=workflow.now())
+        workflow.upsert_memo({PAUSES_MEMO: (PastPause(pause=pause),)})
+        if info.attempt == 1:
+            workflow.upsert_memo({TOOK_OVER_MEMO: info.run_id, STOPPED_MEMO: ("ada", "r")})
+        if info.attempt < 3:
+            raise ApplicationError("no code replays it")
+        await asyncio.Future[None]()
+
+
+async def test_s44_what_people_have_set_since_a_scanner_failed_is_found_with_what_that_one_knew(env: WorkflowEnvironment) -> None:
+    """S44, S52: also where the run that replaced it has failed before it had taken anything over."""
+    cluster, queue = f"c{uuid4().hex[:8]}", f"describing-{uuid4()}"
+    again = RetryPolicy(initial_interval=timedelta(seconds=1), backoff_coefficient=1.0)
+    async with foreign_worker(env.client, queue, FailingScanner):
+        handle = await env.client.start_workflow("HealthScanner", id=scanner_id(cluster), task_queue=queue, retry_policy=again)
+        asking = ActivityEnvironment()
+        for _ in range(200):  # visibility lags, and each run begins a second after the last
+            run_id = (await env.client.get_workflow_handle(handle.id).describe()).run_id
+            asking.info = replace(asking.info, workflow_run_id=run_id)
+            seen = await asking.run(service(env.client).find_open, FindRequest(cluster=cluster))
+            if len(seen.pauses) == 2 and not seen.untaken:
+                break
+            await asyncio.sleep(0.05)
+        await env.client.get_workflow_handle(handle.id).terminate()
+    assert [each.pause.who for each in seen.pauses] == ["of run 1", "of run 2"]
+    assert (seen.former, seen.untaken, seen.stopped) == (handle.first_execution_run_id, False, ("ada", "r"))
 
 
 async def was(client: Client, kind: str, workflow_id: str, modes: ClusterModes | None = None) -> None:

@@ -93,6 +93,24 @@ FOUND = {
     "S44: a pause after a reset of a history that is seconds old outlives the next reset": (36, """
         sets_mode(939595635), then 0 s  rolls(84390064), then 0 s  sickens_some(432473), then 9.9 s
         is_reset(539575158), then 12 s  pauses(673224370), then 12 s  is_reset(189467686), then 31 s"""),
+    "S44: a pause in the first seconds of a scanner that replaces one that failed is not undone": (7, """
+        sickens(881836553), then 12 s  sets_mode(575398922), then 0 s  is_unreadable(101071364), then 2 s
+        pauses(392655486), then 0 s  sickens(625763863), then 31 s"""),
+    "S44: it is not either where that one fails as soon": (1, """
+        sickens(531969374), then 12 s  is_unreadable(817077201), then 0 s  pauses(482637352), then 2 s
+        is_unreadable(507069464), then 0 s  sickens(699642630), then 31 s"""),
+    "S52: nor is a mode": (5, """
+        sickens(853832589), then 12 s  is_unreadable(741361655), then 5 s  sets_mode(1011948282), then 5 s
+        is_unreadable(903565516), then 2 s  sickens(794460042), then 31 s"""),
+    "S44: what is not known yet is not taken back": (1, """
+        sickens(531969374), then 12 s  pauses(817077201), then 5 s  is_unreadable(482637352), then 0 s
+        unpauses(507069464), then 0 s  sickens(699642630), then 31 s"""),
+    "S44: a pause between two resets outlives both": (3, """
+        sickens(509011111), then 12 s  is_reset(671862057), then 0 s  pauses(623685183), then 2 s
+        is_reset(70361078), then 31 s  sickens(650257551), then 31 s"""),
+    "S44: a scanner that does not know yet which acts are licensed says so": (75, """
+        sickens(782541436), then 12 s  sets_mode(824233494), then 5 s  is_terminated(551962667), then 2 s
+        unsets_mode(723117182), then 0 s  sickens(914746551), then 31 s"""),
 }  # fmt: skip
 
 

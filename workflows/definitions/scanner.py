@@ -190,6 +190,10 @@ class HealthScanner:
         return self._commands.take_unpause(await self._verified(Verb.UNPAUSE, request, self._check_unpause, of=request.of))
 
     @unpause.validator
+    def _validate_unpause(self, request: UnpauseRequest) -> None:
+        self._check_unpause(request)
+        self._commands.require_known(request)
+
     def _check_unpause(self, request: UnpauseRequest) -> None:
         require_name_and_reason(request)
 
@@ -200,6 +204,10 @@ class HealthScanner:
         return self._commands.take_mode(await self._verified(Verb.SET_MODE, request, self._check_set_mode, **said))
 
     @set_mode.validator
+    def _validate_set_mode(self, request: ModeRequest) -> None:
+        self._commands.require_known(request)  # not asked again: histories have commands that were accepted before
+        self._check_set_mode(request)
+
     def _check_set_mode(self, request: ModeRequest) -> None:
         require_name_and_reason(request)
         self._commands.changed_modes(request)

@@ -37,6 +37,7 @@ from workflows.kit import continuation, options
 from workflows.kit.messages import ModeRequest, PauseRequest, StopRequest, UnpauseRequest
 from workflows.scanner.state import ScannerInput, ScannerState, Underway
 
+SAID_MEANWHILE = "what people command a run that replaces a failed one is not undone"
 MOST_NAMED = 20
 """Nodes of a command in its record, and in its answer those where an act may be under way."""
 
@@ -149,7 +150,19 @@ class Commands:
         """What a person has to know of acts under way: a look before this command may have licensed one (S20)."""
         nodes = [node for node, permit in self._state.permits.items() if permit.state is not PermitState.PARKED]
         within, names = format_duration(options.ACT_WINDOW), some_of(nodes, MOST_NAMED)
+        if not self._state.known:  # which episodes hold a permit of the scanner before this one
+            return f"; an act that was licensed before may still be done within {within}: of which nodes is not known yet"
         return f"; an act that was licensed before may still be done within {within}: {names}" if nodes else ""
+
+    def require_known(self, request: UnpauseRequest | ModeRequest) -> None:
+        """Raises ValueError for a command that lets more happen while it is not known what people had set before: it would be
+        answered by what this run alone knows, and undone a moment later. A pause and the mode observe are taken at once."""
+        lowers = isinstance(request, ModeRequest) and request.mode == Mode.OBSERVE
+        if continuation.is_retry() and not self._took_over and not lowers:
+            raise ValueError(
+                "this run of the scanner replaces one that failed, and does not know yet what was set before: repeat the command "
+                "in a few seconds; nothing is begun until then, and a pause or the mode observe is taken at once"
+            )
 
     # What stays of them ---------------------------------------------------------------------------------------------
 
@@ -177,12 +190,21 @@ class Commands:
         self._took_over = True
 
     def _go_on_as(self, failed: FoundOpen) -> None:
-        """As the run that failed stood: its memo has all that people had commanded (S44, S52)."""
-        if failed.pauses != self._state.pauses:
-            self._set_pauses(failed.pauses)
-        if failed.modes is not None and failed.modes != self._state.modes:
-            self._state.mode_changes = failed.mode_changes
-            self._set_modes(failed.modes)
+        """As the run that failed stood: its memo has all that people had commanded; and what they have commanded since (S44,
+        S52)."""
+        state, began = self._state, workflow.info().workflow_start_time
+        paused, modes = failed.pauses, failed.modes
+        changes = tuple(each for each in state.mode_changes if each.at >= began)
+        if (changes or any(each.pause.since >= began for each in state.pauses)) and workflow.patched(SAID_MEANWHILE):
+            paused = pauses.with_said(paused, state.pauses, began, workflow.now())
+            modes = modes.with_said(state.modes, began) if modes is not None else None
+        else:
+            changes = ()
+        if paused != state.pauses:
+            self._set_pauses(paused)
+        if modes is not None and modes != state.modes:
+            state.mode_changes = (*failed.mode_changes, *changes)
+            self._set_modes(modes)
         self._took_over = True
         if failed.stopped and self._underway.stop is None:
             who, reason = failed.stopped
