@@ -7,6 +7,7 @@ and the workflow looks as if it ran. The commonest cause is a history that the w
 from __future__ import annotations
 
 import asyncio
+import shlex
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -57,12 +58,14 @@ T = TypeVar("T")
 async def ask(
     client: Client, workflow_id: str, query: str, answer: type[T], *, what: str, run_id: str = "", only_open: bool = False
 ) -> T:
-    """Query a workflow. Raises MissingError, SilentError or RefusedError."""
+    """Query a workflow that our own workers carry out: what another one answers in its place, in a person's name for example, is
+    shown to none (S49). Raises MissingError, SilentError or RefusedError."""
     handle: WorkflowHandle[Any, Any] = client.get_workflow_handle(workflow_id, run_id=run_id or None)
     condition, until = QueryRejectCondition.NOT_OPEN if only_open else None, time.monotonic() + ANSWER_WITHIN.total_seconds()
     while True:
         try:
             result: T = await handle.query(query, result_type=answer, reject_condition=condition, rpc_timeout=ANSWER_WITHIN)
+            queue = (await handle.describe(rpc_timeout=ANSWER_WITHIN)).task_queue
         except WorkflowQueryRejectedError as error:
             raise MissingError(f"no open {what}") from error
         except WorkflowQueryFailedError as error:
@@ -74,6 +77,9 @@ async def ask(
                 raise SilentError(await why_silent(client, workflow_id, what)) from error
             raise unanswered(error, what=what) from error
         else:
+            if queue != options.WORKFLOW_QUEUE:
+                ends = f"`temporal workflow terminate --workflow-id {shlex.quote(workflow_id)} --reason …`"
+                raise RefusedError(f"{what}: it runs on task queue {in_a_line(queue, 200)}, and is none of nodewarden's: {ends}")
             return result
 
 

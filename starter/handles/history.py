@@ -26,6 +26,7 @@ from starter.errors import MissingError, RequestError, SilentError
 from starter.handles.calls import ANSWER_WITHIN, UNDECODED, answered, result_of
 from starter.handles.episodes import EpisodeHandle
 from starter.handles.scanners import SCANNER
+from workflows.kit.options import WORKFLOW_QUEUE
 
 MOST_LISTED = 500
 MOST_REPAIRS = 10_000
@@ -117,6 +118,10 @@ def outcomes_of(found: EndedEpisodes, since: datetime) -> OutcomesReport:
     return outcomes(found.cluster, since, repairs, more=found.more)
 
 
+OURS = f"TaskQueue = '{WORKFLOW_QUEUE}'"
+"""What another queue's worker says that it has done, in a record of its own, is shown to none (S49)."""
+
+
 class History:
     """What Temporal remembers of episodes. Results never change, so each is fetched once."""
 
@@ -141,7 +146,7 @@ class History:
 
     async def completed(self, cluster: str, *, node: str = "", limit: int) -> tuple[EpisodeResult, ...]:
         """How the last ones ended that have a result, newest first."""
-        runs = await self.listed(cluster, "ExecutionStatus = 'Completed'", node=node, limit=limit)
+        runs = await self.listed(cluster, f"ExecutionStatus = 'Completed' AND {OURS}", node=node, limit=limit)
         results = await asyncio.gather(*(self._result(run) for run in runs))
         return tuple(result for result in results if isinstance(result, EpisodeResult))
 
@@ -150,7 +155,8 @@ class History:
     ) -> EndedEpisodes:
         """Those that have ended in any way, since a moment."""
         states = ", ".join(f"'{each}'" for each in ("Completed", "Terminated", "Failed", "Canceled", "TimedOut"))
-        state = f"ExecutionStatus IN ({states})" + (f" AND CloseTime >= '{written(since)}'" if since is not None else "")
+        closed = f" AND CloseTime >= '{written(since)}'" if since is not None else ""
+        state = f"ExecutionStatus IN ({states}) AND {OURS}{closed}"
         runs = await self.listed(cluster, state, node=node, limit=limit + 1)
         found = await asyncio.gather(*(self._ended(cluster, run) for run in runs[:limit]))
         return EndedEpisodes(
@@ -164,7 +170,7 @@ class History:
     ) -> tuple[tuple[EpisodeRecord, ...], bool]:
         """The records of those that were open at any moment of that time, and whether there are more. One that went on in a new
         history later is known as far as the last history that began by then."""
-        state = f"StartTime <= '{written(last)}' AND (ExecutionStatus = 'Running' OR CloseTime >= '{written(first)}')"
+        state = f"StartTime <= '{written(last)}' AND (ExecutionStatus = 'Running' OR CloseTime >= '{written(first)}') AND {OURS}"
         runs = await self.listed(cluster, state, node=node, limit=MOST_LISTED + 1)
         found: list[list[WorkflowExecution]] = []
         latest: dict[str, list[WorkflowExecution]] = {}

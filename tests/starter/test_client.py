@@ -171,7 +171,8 @@ async def test_a_request_to_a_cluster_that_has_had_a_scanner_waits_for_a_worker(
 @pytest.mark.parametrize(("failures", "asked"), [([OLD_MOMENT, OLD_MOMENT], 3), (["no such query"], 1)])
 async def test_a_worker_that_has_an_old_moment_is_asked_again(failures: list[str], asked: int) -> None:
     """`nodewarden up` after a kill: the first question of the new worker's life may come before the task that has the time."""
-    handle = Mock(query=AsyncMock(side_effect=[*map(WorkflowQueryFailedError, failures), "well"]))
+    described = AsyncMock(return_value=Mock(task_queue=WORKFLOW_QUEUE))
+    handle = Mock(query=AsyncMock(side_effect=[*map(WorkflowQueryFailedError, failures), "well"]), describe=described)
     client = Mock(get_workflow_handle=Mock(return_value=handle))
     if asked > 1:
         assert await calls.ask(client, "scanner/c", "status", str, what="scanner of c") == "well"
@@ -270,6 +271,17 @@ async def stuck(client: Client, cluster: str, outdated: str, monkeypatch: pytest
         while await task_failure(client, f"scanner/{cluster}") is None:
             await asyncio.sleep(0.05)
         yield
+
+
+async def test_s49_what_another_queue_s_worker_says_in_the_scanner_s_place_is_shown_to_none(
+    warden: Nodewarden, client: Client, cluster: str
+) -> None:
+    """It said who had paused the cluster, as verified by Kubernetes."""
+    theirs = f"theirs-{cluster}"
+    async with Worker(client, task_queue=theirs, workflows=[ScannerStandIn]):
+        await client.start_workflow("HealthScanner", ScannerInput(cluster=cluster), id=f"scanner/{cluster}", task_queue=theirs)
+        with pytest.raises(RefusedError, match=f"runs on task queue {theirs}, and is none of nodewarden's: "):
+            await warden.scanner_status(cluster)
 
 
 @pytest.mark.usefixtures("stuck")
