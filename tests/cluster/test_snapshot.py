@@ -147,7 +147,7 @@ async def test_a_node_is_read_with_its_machine_and_the_owner_of_that(
     await system.add_machine(person, "never-came")
     for machine in (machine_of("node-0"), "never-came"):
         await person.patch(system.path("machines", machine), {"metadata": {"ownerReferences": [owner("MachineSet")]}})
-    connections = Connections(nodes=connection, machines=connection)
+    connections = Connections(nodes=connection, machines=connection, machine_namespaces=COUNTING)
     both = await find_target(connections, "node-0")
     assert both is not None
     assert body_of(both) == Body(has_node=True, phase="Running", owner="MachineSet/set")
@@ -160,7 +160,7 @@ async def test_a_node_of_no_machine_has_only_itself_and_what_is_not_there_nothin
     person: ApiClient, connection: ClusterConnection
 ) -> None:
     await person.create(NODES, node("node-0"))
-    connections = Connections(nodes=connection, machines=connection)
+    connections = Connections(nodes=connection, machines=connection, machine_namespaces=COUNTING)
     alone = await find_target(connections, "node-0")
     assert alone is not None
     assert body_of(alone) == Body(has_node=True)
