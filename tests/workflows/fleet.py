@@ -35,12 +35,14 @@ from activities.contracts.episodes import (
 )
 from activities.contracts.scan import RecordRequest, RecordResult, ScanRequest
 from activities.errors import ErrorType, failure
+from policy.checks.fence_policies import NO_POLICIES, FencePolicies
 from policy.dialects import parse
 from policy.episode.decisions import Decision
 from policy.episode.messages import FencingInput, NeedKind, Outcome, RemediationInput, episode_id, scanner_id
 from policy.episode.modes import MODE_CHANGES_MEMO, MODES_MEMO, ClusterModes, ModeChanges
 from policy.episode.permits import Release
 from policy.history.spells import ObservationRecord, ScannerSpells, Spell
+from policy.objects.machines import MachineView
 from policy.objects.marks import Mark
 from policy.objects.nodes import MARK_ANNOTATION, Condition, NodeView
 from policy.scan.ledger import Ledger
@@ -169,6 +171,8 @@ class Episode:
     done: int = 0
     """How many of its acts are done."""
     tries: int = 0
+    rack: str = ""
+    """Of its node when it began."""
 
 
 class FleetClockwork(Clockwork):
@@ -202,6 +206,7 @@ class Fleet:
         self.ledger = Ledger()
         self.lag, self._in_order = timedelta(0), START
         self.stale = ""
+        self.policies = NO_POLICIES
         self.lease = ClusterLease(held=True)
         self.polls: list[Poll] = []
         self.slow: deque[timedelta] = deque()
@@ -278,6 +283,15 @@ class Fleet:
         """A Node is another one than before, or gone."""
         view, name = body.view() if body.present else None, body.name
         self.shown(lambda ledger: ledger.put_node(view, self.now) if view is not None else ledger.remove_node(name))
+
+    def follow(self, policies: FencePolicies) -> None:
+        """The fence policies are others."""
+        self.policies = policies
+        self.shown(lambda ledger: ledger.follow(policies))
+
+    def put_machine(self, machine: MachineView) -> None:
+        """A Machine is another one than before, or new."""
+        self.shown(lambda ledger: ledger.put_machine(machine, self.now))
 
     def shown(self, change: Callable[[Ledger], None]) -> None:
         """The watch shows a change, in its order, as late as the watch is."""
@@ -395,6 +409,7 @@ class Fleet:
                 self.opens(asked, self._attempt)
                 body = self.nodes[asked.node].view()
                 episode = Episode(asked.node, asked.incident, asked.node_uid, body.provider_id, self.now, asked, permit=True)
+                episode.rack = self.nodes[asked.node].rack
                 episode.cleans_up = asked.need is not None and asked.need.kind is NeedKind.CLEAN_UP
                 self.open[asked.node] = episode
                 self.began(episode)

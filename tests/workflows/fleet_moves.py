@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from random import Random
 from typing import Any
 
 from activities.cluster.objects.live_node import seen_node
-from policy.checks.fence_policies import NO_POLICIES
+from policy.checks.fence_policies import NO_POLICIES, FencePolicies, ScopeCap
 from policy.episode.gate import By, Objection, Operation, Seen, Weight, objection
 from policy.episode.messages import Outcome, Pinned, episode_id
 from policy.episode.modes import mode_of
@@ -27,8 +28,11 @@ from policy.episode.permits import (
     ScannerQuestion,
 )
 from policy.episode.proofs import compare_identity
+from policy.objects.machines import MachineView
 from policy.scan.scan_report import ClusterLease
 from policy.values.mode import Mode
+from policy.values.object_refs import Dialect
+from tests.policy.builders import a_machine
 from tests.workflows.attempts import START
 from tests.workflows.clockwork import Perils
 from tests.workflows.executions import Execution, Word
@@ -241,7 +245,7 @@ class FleetPlay:
         if body.name not in self.fleet.open and body.present:
             incident = f"by-hand-{self.draw.getrandbits(32):08x}"
             view = body.view()
-            episode = Episode(body.name, incident, body.uid, view.provider_id, self.fleet.now, None)
+            episode = Episode(body.name, incident, body.uid, view.provider_id, self.fleet.now, None, rack=body.rack)
             self.fleet.open[body.name] = episode
             self._asks(episode, by_person=True)
 
@@ -330,6 +334,39 @@ class FleetPlay:
         name = f"n{len(self.fleet.nodes)}"
         self.fleet.nodes[name] = Body(name, self.draw.choice("ab"), self.fleet.now)
         self.fleet.put(self.fleet.nodes[name])
+
+    def pool_rolls(self) -> None:
+        """The owner of Machines takes one away, with its Node, and makes a new pair: either of a pair may come or go first."""
+        body = self._some()
+        machine = _machine(body)
+        self.fleet.put_machine(machine)
+        self.fleet.put_machine(replace(machine, deleting=True, deleting_since=self.fleet.now))
+
+        def goes() -> None:
+            body.present, body.mark = False, ""
+            self.fleet.put(body)
+
+        def comes(rack: str = self.draw.choice("ab")) -> None:
+            name = f"n{len(self.fleet.nodes)}"
+            new = self.fleet.nodes[name] = Body(name, rack, self.fleet.now)
+            self.fleet.put_machine(_machine(new))
+            self.fleet.put(new)
+
+        is_gone = lambda: self.fleet.shown(lambda ledger: ledger.remove_machine(machine.key))  # noqa: E731
+        for step in (goes, is_gone, comes):
+            self.fleet.clockwork.after(timedelta(seconds=self.draw.choice((0, 2, 20))), step)
+
+    def follows_policies(self) -> None:
+        """A cap, of all or of each rack; another one; none; or what can't be read, or switches all off."""
+        rack = (ScopeCap(scope="rack", cap=self.draw.choice((1, 2))),)
+        others = (FencePolicies(caps=rack), FencePolicies(problem="a typo"), FencePolicies(switched_off=("ada",)), NO_POLICIES)
+        self.fleet.follow(self.draw.choice((FencePolicies(cap=self.draw.choice((1, 2, 4))), *others)))
+        self.referee.note_caps()
+
+    def clock_jumps(self) -> None:
+        """All that was to happen meanwhile happens late: a machine that was suspended, with the server on it."""
+        self.fleet.clockwork.now += timedelta(seconds=self.draw.choice((20, 90, 3600)))
+        self.fleet.look()
 
     def writes_check(self) -> None:
         """A second check for a part of the nodes, or an edit of one."""
@@ -606,6 +643,11 @@ class FleetPlay:
             body.boots, body.ready, body.since = body.boots + 1, "True", self.fleet.now
             self.fleet.put(body)
         self.fleet.ends(episode, Outcome.RECOVERED.value)
+
+
+def _machine(body: Body) -> MachineView:
+    known = {"node_name": body.name, "provider_id": body.view().provider_id, "uid": f"{body.name}/{body.machine}"}
+    return a_machine(f"m-{body.name}-{body.machine}", Dialect.OPENSHIFT, **known)
 
 
 def _moves(names: str) -> tuple[str, ...]:

@@ -89,6 +89,8 @@ class FleetReferee:
         self.licensed: list[tuple[datetime, str]] = []
         """Commands that stop acts, and what was answered."""
         self.acts = 0
+        self.caps: dict[str, list[tuple[datetime, int]]] = {}
+        """By rack, "" for all: since when how many may act; empty where no policy ever said so."""
         fleet.changed, fleet.opens = self.note, self.judge_opening
 
     def fault(self, rule: str, what: str) -> None:
@@ -130,6 +132,8 @@ class FleetReferee:
             yield ("stale",)
         if not fleet.lease.held:
             yield ("lease lost",)
+        if fleet.policies.problem or fleet.policies.switched_off:
+            yield ("policies",)
         for check in checks:
             covered = [each for each in fleet.nodes.values() if check.covers(each)]
             if sum(each.well for each in covered) < check.least:
@@ -188,7 +192,7 @@ class FleetReferee:
             return
         check = need.check.name
         facts: list[Fact] = [("gone", node), ("well", node), ("excluded", node), ("held", node), ("off", node), ("stale",)]
-        facts += [(each, node, check) for each in ("uncovered", "observed")] + [("lease lost",)]
+        facts += [(each, node, check) for each in ("uncovered", "observed")] + [("lease lost",), ("policies",)]
         facts += [(each, check) for each in ("breaker", "check paused")]
         for fact in facts:
             if self.held_for(fact, decided):
@@ -235,10 +239,27 @@ class FleetReferee:
                 self.fault("S44", f"{needs} of {node} on a look before a command that does not name it: {answer}")
 
     def judge_permits(self) -> None:
-        """S14: of all that act."""
-        acting = [each.node for each in self.fleet.open.values() if each.permit and not (each.parked or each.cleans_up)]
-        if len(acting) > self.fleet.cap:
-            self.fault("S14", f"{sorted(acting)} act, {self.fleet.cap} may")
+        """S14: of all that act, and of those in one rack; more of them only where more might when one of them began."""
+        acting = self.acting()
+        for rack in ("", *{each.rack for each in acting}):
+            found = [each for each in acting if rack in {"", each.rack}]
+            first = min((each.began for each in found), default=self.fleet.now) - SEEN
+            last = [number for at, number in self.caps.get(rack, []) if at <= first][-1:]
+            most = max(*last, *(number for at, number in self.caps.get(rack, []) if at > first), 0, 0)
+            if (rack in self.caps or not rack) and len(found) > (most if rack or self.caps else self.fleet.cap):
+                self.fault("S14", f"{sorted(each.node for each in found)} act, {most} may in {rack or 'all'}")
+
+    def acting(self) -> list[Episode]:
+        """Those that count."""
+        return [each for each in self.fleet.open.values() if each.permit and not (each.parked or each.cleans_up)]
+
+    def note_caps(self) -> None:
+        """The fence policies are others: how many may act in all, and in each rack."""
+        fleet, policies = self.fleet, self.fleet.policies
+        self.caps.setdefault("", [(START, fleet.cap)]).append((fleet.now, policies.cap or fleet.cap))
+        for rack in ("a", "b"):
+            number = policies.caps[0].cap if policies.caps else len(fleet.nodes) + 100
+            self.caps.setdefault(rack, [(START, len(fleet.nodes) + 100)]).append((fleet.now, number))
 
     # What is said -----------------------------------------------------------------------------------------------------
 
@@ -351,12 +372,18 @@ class FleetReferee:
     def _something_holds(self, node: str, status: Any) -> bool:
         body, fleet = self.fleet.nodes[node], self.fleet
         facts = {fact[0] for fact in self.since if fact[1:2] in {(), (node,)}}
-        if facts & {"excluded", "held", "off", "paused", "stale", "lease lost"} or status.problem:
+        if facts & {"excluded", "held", "off", "paused", "stale", "lease lost", "policies"} or status.problem:
             return True
         checks = [each for each in fleet.checks.values() if each.covers(body)]
         closed = [each for each in checks if not each.paused and ("breaker", each.name) not in self.since]
-        acting = sum(each.permit and not each.parked for each in fleet.open.values())
-        if len(closed) < len(checks) or acting >= fleet.cap or node in {each.node for each in status.held_off}:
+        acting = [each.rack for each in fleet.open.values() if each.permit and not each.parked]
+        full = any(acting.count(body.rack) >= each.cap for each in fleet.policies.caps)
+        if (
+            len(closed) < len(checks)
+            or len(acting) >= (fleet.policies.cap or fleet.cap)
+            or full
+            or node in {each.node for each in status.held_off}
+        ):
             return True
         return any(self.mode(body, each) == "observe" for each in checks)
 
