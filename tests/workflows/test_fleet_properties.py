@@ -108,6 +108,9 @@ FOUND = {
     "S44: a pause between two resets outlives both": (3, """
         sickens(509011111), then 12 s  is_reset(671862057), then 0 s  pauses(623685183), then 2 s
         is_reset(70361078), then 31 s  sickens(650257551), then 31 s"""),
+    "S52: a new history of a scanner that had not taken over what was set is not believed to know it": (34, """
+        sickens(445520547), then 5 s  is_reset(125659647), then 0 s  rolls(212376268), then 5 s
+        is_unreadable(1025951777), then 12 s"""),
     "S44: a scanner that does not know yet which acts are licensed says so": (75, """
         sickens(782541436), then 12 s  sets_mode(824233494), then 5 s  is_terminated(551962667), then 2 s
         unsets_mode(723117182), then 0 s  sickens(914746551), then 31 s"""),

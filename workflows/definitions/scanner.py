@@ -75,7 +75,8 @@ class HealthScanner:
         if (stop := self._underway.stop) is None:
             # Else the next history would have the memo that this one began with: pauses and rules of modes that were set since
             # would be lost with the scanner (S44, S52).
-            memo = {**workflow.memo(), TOOK_OVER_MEMO: workflow.info().run_id}
+            took_over = {TOOK_OVER_MEMO: workflow.info().run_id} if self._story.knows_what_was_set else {}
+            memo = {**workflow.memo(), **took_over}
             # One that Temporal's own command has started has none (`temporal workflow start` knows no such option).
             continuation.go_on(self._carried(), memo=memo, retry_policy=continuation.ANEW)
         await run_to_its_end(self._story.give_back_lease(), on_cancel=self._stop)

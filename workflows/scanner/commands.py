@@ -49,7 +49,7 @@ class Commands:
         self._scanner = scanner
         self._state = state
         self._underway = underway
-        self._took_over = scanner.state is not None
+        self.took_over = scanner.state is not None
         """Whether what the last scanner had set is known: once, since people may take it back from then on (S44, S52)."""
 
     @property
@@ -64,7 +64,7 @@ class Commands:
         older version has built the table, none was looked for, and the cluster is repaired as before. was_reset: and what the
         former life had set was not taken over yet."""
         found = self._state.modes.is_known or self._state.known
-        lost = was_reset or (not self._took_over and self._scanner.modes == REPAIRS)
+        lost = was_reset or (not self.took_over and self._scanner.modes == REPAIRS)
         return self._state.modes if found and not lost else None
 
     # Commands -------------------------------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ class Commands:
         """Raises ValueError for a command that lets more happen while it is not known what people had set before: it would be
         answered by what this run alone knows, and undone a moment later. A pause and the mode observe are taken at once."""
         lowers = isinstance(request, ModeRequest) and request.mode == Mode.OBSERVE
-        if continuation.is_retry() and not self._took_over and not lowers:
+        if continuation.is_retry() and not self.took_over and not lowers:
             raise ValueError(
                 "this run of the scanner replaces one that failed, and does not know yet what was set before: repeat the command "
                 "in a few seconds; nothing is begun until then, and a pause or the mode observe is taken at once"
@@ -176,7 +176,7 @@ class Commands:
         if continuation.is_retry() and not was_reset:
             self._go_on_as(found)
             return
-        begins = bool(found.former) and not (was_reset or self._took_over)
+        begins = bool(found.former) and not (was_reset or self.took_over)
         takes_pauses = was_reset or (begins and not self._scanner.pauses)
         standing = pauses.with_lost(state.pauses, found.pauses, now) if takes_pauses else state.pauses
         if standing != state.pauses:
@@ -187,7 +187,7 @@ class Commands:
             self._lower_as(found)
         if found.repaired is not None and not state.modes.is_known:
             self._set_modes(state.modes.begun(repaired=found.repaired))
-        self._took_over = True
+        self.took_over = True
 
     def _go_on_as(self, failed: FoundOpen) -> None:
         """As the run that failed stood: its memo has all that people had commanded; and what they have commanded since (S44,
@@ -205,7 +205,7 @@ class Commands:
         if modes is not None and modes != state.modes:
             state.mode_changes = (*failed.mode_changes, *changes)
             self._set_modes(modes)
-        self._took_over = True
+        self.took_over = True
         if failed.stopped and self._underway.stop is None:
             who, reason = failed.stopped
             self.take_stop(StopRequest(who=who, reason=reason))

@@ -597,6 +597,11 @@ class ScannerStory:
 
     # What is shown and recorded -------------------------------------------------------------------------------------
 
+    @property
+    def knows_what_was_set(self) -> bool:
+        """Whether nothing that people had set before is still to be taken over."""
+        return self._commands.took_over and not self._holders.was_reset
+
     def status(self) -> ScannerStatus:
         """Everything that is known."""
         state = self._state
