@@ -22,6 +22,41 @@ def without(package: str) -> Iterator[None]:
         del sys.modules[package]
 
 
+class _Empty(type):
+    """The type of classes that have no content, and of which each attribute is another one."""
+
+    def __getattr__(cls, name: str) -> type:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _Empty(name, (Exception,), {})
+
+
+class _StandIn(ModuleType):
+    """Has a class without content by each name that it is asked for."""
+
+    def __getattr__(self, name: str) -> type:
+        return _Empty.__getattr__(_Empty, name)
+
+
+@contextmanager
+def with_stand_ins(package: str, *parts: str) -> Iterator[None]:
+    """While this holds, a package that is not loaded yet is empty, for what derives classes from those that it expects there and
+    never makes one. parts: modules of it that are imported by their names."""
+    spec = find_spec(package) if package not in sys.modules else None
+    if spec is None:
+        yield
+        return
+    names = [package, *(f"{package}.{part}" for part in parts)]
+    for name in names:
+        sys.modules[name] = module = _StandIn(name)
+        module.__spec__ = spec  # by which it is asked for whether it is installed
+    try:
+        yield
+    finally:
+        for name in names:
+            del sys.modules[name]
+
+
 @contextmanager
 def without_its_own_module(package: str) -> Iterator[ModuleType | None]:
     """While this holds, parts of a package are imported without its own module, which imports all of them; gives what stands for

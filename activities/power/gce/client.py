@@ -19,6 +19,7 @@ import re
 import sys
 import threading
 import traceback
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -29,21 +30,27 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 import aiohttp
-import google.auth
-import requests
-from google.api_core.gapic_v1.client_info import ClientInfo
-from google.auth import exceptions as auth_errors
-from google.auth.credentials import AnonymousCredentials
-from google.auth.credentials import Credentials as GoogleCredentials
-from google.auth.transport.requests import Request as TokenTransport
-from google.oauth2 import service_account
-from requests.adapters import BaseAdapter
-from requests.utils import DEFAULT_CA_BUNDLE_PATH, select_proxy
 
 from activities.errors import ErrorType
-from activities.lean_imports import without_its_own_module
+from activities.lean_imports import with_stand_ins, without, without_its_own_module
 from activities.power.cloud_call import CallStage, CloudCall, HttpRequest, NotThereError, reason_of, tls_of
 from activities.power.driver import PowerError
+
+# Nothing here guesses how a text is encoded (4 MB), or speaks gRPC (12 MB), for which Google's packages are written all the same.
+with without("chardet"), without("charset_normalizer"), warnings.catch_warnings(action="ignore"):
+    import requests
+    from requests.adapters import BaseAdapter
+    from requests.utils import DEFAULT_CA_BUNDLE_PATH, select_proxy
+
+with without("grpc"):
+    import google.api_core.client_info
+    import google.api_core.exceptions
+    import google.auth
+    from google.auth import exceptions as auth_errors
+    from google.auth.credentials import AnonymousCredentials
+    from google.auth.credentials import Credentials as GoogleCredentials
+    from google.auth.transport.requests import Request as TokenTransport
+    from google.oauth2 import service_account
 
 # Our identity at Google, and the tokens that prove it: a service account by its key, or the worker's own identity.
 
@@ -272,7 +279,7 @@ def _only_what_is_named() -> Iterator[None]:
             types.__path__, types.compute = [str(folder / "types")], messages  # type: ignore[attr-defined]
             messages.__file__ = str(folder / "types" / "compute.py")
             sys.modules |= {types.__name__: types, messages.__name__: messages}
-            exec(compile(source, messages.__file__, "exec"), messages.__dict__)  # noqa: S102 - the package's own source
+            exec(compile(source, messages.__file__, "exec", optimize=2), messages.__dict__)  # noqa: S102 - the package's own source
         yield
 
 
@@ -298,7 +305,8 @@ def _our_messages(folder: Path) -> str | None:
     return head + "".join(whole[places[name]] for name in places if name in wanted) if manifests == 1 else None
 
 
-with _only_what_is_named():
+with with_stand_ins("grpc", "aio"), _only_what_is_named():
+    from google.api_core.gapic_v1.client_info import ClientInfo
     from google.cloud.compute_v1.services.disks import DisksClient
     from google.cloud.compute_v1.services.disks.transports import DisksRestTransport
     from google.cloud.compute_v1.services.instances import InstancesClient
