@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
+from functools import lru_cache
 
 _UNITS = {
     "ns": Fraction(1, 1000),
@@ -37,6 +38,7 @@ LONGEST_SINCE = timedelta(days=366)
 USUAL_SINCE = "30d"
 
 
+@lru_cache(maxsize=256)
 def parse_duration(text: str) -> timedelta:
     """The duration in Go's text form; `0` needs no unit. Raises ValueError saying what was expected.
 

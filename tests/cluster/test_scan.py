@@ -487,7 +487,7 @@ async def test_clocks_that_differ_are_told_of_where_people_look(
     """S44: where the API server's clock is ahead, every timeout lasts that much longer."""
     await fleet(person)
     there = datetime.now(UTC) + timedelta(minutes=10)
-    monkeypatch.setattr("activities.cluster.api.connection.parsedate_to_datetime", lambda _: there)
+    monkeypatch.setattr("activities.cluster.api.connection.moment_in_header", lambda _: there)
     report = await observe(await open_scan(), asked())
     assert "the API server's clock is 10m ahead of this worker's" in report.view.notice
 
@@ -631,3 +631,33 @@ async def test_what_we_write_into_a_check_s_status_makes_no_report(person: ApiCl
     await person.patch(f"{CHECKS}/workers/status", {"status": {"observedNodes": 4, "reason": "as we would have it"}})
     await until(lambda: view.check_objects["NodeHealthCheck/workers"].get("status", {}).get("reason") == "as we would have it")
     assert view.stamp == before
+
+
+async def test_a_report_is_drawn_up_anew_where_something_has_changed_and_to_be_answered(
+    person: ApiClient, open_scan: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S18: what is answered was seen just before, however long nothing had changed."""
+    await fleet(person)
+    await with_policy(person)
+    scan = await open_scan(limits=replace(LIVE, probe=timedelta(seconds=30), silence=timedelta(seconds=60)))
+    known = await observe_until(scan, None, lambda report: bool(report.checks) and not report.view.stale)
+    drawn, draw_up = list[datetime](), scan.view.report
+
+    def drawn_up(**given: Any) -> ScanReport:
+        drawn.append(datetime.now(UTC))
+        return draw_up(**given)
+
+    monkeypatch.setattr(scan.view, "report", drawn_up)
+    polling = asyncio.create_task(observe(scan, asked(known, wait=1.5)))
+    await asyncio.sleep(0.3)
+    at_first = len(drawn)
+    for _ in range(10):
+        scan.view.look_again()
+        await asyncio.sleep(0.06)
+    assert len(drawn) == at_first
+    scan.view.wake_scans()
+    await until(lambda: len(drawn) == at_first + 1)
+    answered = await polling
+    assert answered.answered_at is not None
+    assert answered.answered_at - answered.at < timedelta(seconds=0.5)
+    assert len(drawn) == at_first + 2

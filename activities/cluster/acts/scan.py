@@ -281,6 +281,8 @@ class ClusterScan(ScanActivities):
         marks = marks_of(request.resource_version, request.check_versions)
         await self.view.catch_up(marks, before=end)
         answer_by, lease = float("inf"), None
+        report: ScanReport | None = None
+        drawn_from, shows_until, rest = (0, 0), float("-inf"), DRAWN_UP_EVERY
         while True:
             stamp, drawn_up, first = self.view.stamp, loop.time(), lease is None
             if request.rests:
@@ -290,28 +292,28 @@ class ClusterScan(ScanActivities):
                 self.view.watches.follow_volumes()
                 self._prepare_once()
             needed = wanted and given_back == self._given_back
-            if needed and request.rests:
-                known = await self._lease.take(request.holder) if first else self._lease.known_to(request.holder)
-                lease = known or ClusterLease(held=False)
-            else:
-                lease = await self._lease.current(request.holder, needed=needed)
+            lease = await self._lease_of(request, needed=needed, first=first)
             began = loop.time()
             self.view.ledger.put_modes(request.modes)
-            report = self.view.report(
-                lease=lease,
-                known_inventory=request.inventory,
-                marks=marks,
-                watching=request.watching,
-                notified=request.notified,
-                begun=request.begun,
-                spells=request.spells,
-                doubt=wrong_clock.get(),
-            )
-            if request is self._latest and given_back == self._given_back:  # one that was cancelled hears of it seconds later
-                self._gauges.cluster_seen(report)
-            rest = max(DRAWN_UP_EVERY, RESTS * (loop.time() - began))
-            urgent = self._urgency(request, report)
-            answer_by = min(answer_by, self._answer_by(urgent)) if urgent is not Urgency.NONE else float("inf")
+            # One that shows a view that may be acted on is drawn up anew where something has changed, and to be answered.
+            shows = drawn_from == (stamp, self.view.ledger.version) and began + DRAWN_UP_EVERY < min(shows_until, end, answer_by)
+            if report is None or report.view.stale or report.lease != lease or not shows or ending.is_set():
+                report = self.view.report(
+                    lease=lease,
+                    known_inventory=request.inventory,
+                    marks=marks,
+                    watching=request.watching,
+                    notified=request.notified,
+                    begun=request.begun,
+                    spells=request.spells,
+                    doubt=wrong_clock.get(),
+                )
+                drawn_from, shows_until = (stamp, self.view.ledger.version), self.view.shows_until()
+                if request is self._latest and given_back == self._given_back:  # one that was cancelled hears of it seconds later
+                    self._gauges.cluster_seen(report)
+                rest = max(DRAWN_UP_EVERY, RESTS * (loop.time() - began))
+                urgent = self._urgency(request, report)
+                answer_by = min(answer_by, self._answer_by(urgent)) if urgent is not Urgency.NONE else float("inf")
             pause = min(end, answer_by) - loop.time()
             if request.rests:
                 if pause <= 0 or ending.is_set():
@@ -341,6 +343,12 @@ class ClusterScan(ScanActivities):
             pause = min(pause, look_again)
             await self.view.changed(stamp, min(pause, self._lease.seconds_left()) if needed else pause)
             await self.view.gather(drawn_up + rest)
+
+    async def _lease_of(self, request: ScanRequest, *, needed: bool, first: bool) -> ClusterLease:
+        if not (needed and request.rests):
+            return await self._lease.current(request.holder, needed=needed)
+        known = await self._lease.take(request.holder) if first else self._lease.known_to(request.holder)
+        return known or ClusterLease(held=False)
 
     def _require_ours(self, request: ScanRequest, given_back: int, *, kept: bool = True) -> None:
         """Of a scan that rests: that the scanner has neither stopped nor begun another one, here or, where the Lease is not kept,

@@ -18,6 +18,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import TracebackType
@@ -460,7 +461,7 @@ class ClusterConnection:
             raise
         self._note_reach()
         with suppress(TypeError, ValueError, OverflowError):  # a server, or something between us, that does not say
-            self.clock_skew = parsedate_to_datetime(response.headers.get("Date", "")) - datetime.now(UTC)
+            self.clock_skew = moment_in_header(response.headers.get("Date", "")) - datetime.now(UTC)
         return response
 
     def _note_reach(self, *, lost: str = "") -> None:
@@ -486,6 +487,10 @@ class ClusterConnection:
             url = URL(self._credentials.url)
             self._session, self._proxy = session, None if proxy_bypass(url.host or "") else getproxies().get(url.scheme)
         return self._session
+
+
+moment_in_header = lru_cache(maxsize=16)(parsedate_to_datetime)
+"""Whole seconds: the answers within one say the same."""
 
 
 def _broken(error: BaseException, request: str, *, writing: bool) -> ApplicationError:

@@ -93,7 +93,7 @@ class StatusWriter(BackgroundWriter):
     """The status of one cluster's health checks."""
 
     def __init__(self, view: ClusterView, *, clock: Callable[[], datetime]) -> None:
-        super().__init__("the checks' status", on_change=view.wake_scans)
+        super().__init__("the checks' status", on_change=view.look_again)
         self._view = view
         self._clock = clock
         self._recorders: dict[int, EventRecorder] = {}

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, Flag, auto
+from functools import cache
 from typing import Any
 
 from activities.cluster.api import paths
@@ -351,6 +352,7 @@ KINDS: tuple[ReadKind, ...] = (
 """In the order in which a snapshot lists them: what a row waits for comes before it."""
 
 
+@cache
 def read_by(reader: Reader) -> tuple[ReadKind, ...]:
     return tuple(kind for kind in KINDS if reader in kind.readers)
 

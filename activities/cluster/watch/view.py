@@ -251,10 +251,9 @@ class ClusterView:
     # Waiting
 
     def wake_scans(self) -> None:
-        """Let every waiting scan look again."""
+        """Let every waiting scan draw up a new report."""
         self.stamp += 1
-        for event in self._waiting:
-            event.set()
+        self.look_again()
 
     async def changed(self, since: int, seconds: float) -> None:
         """Wait until `stamp` is another than `since`, or until something can change by time alone, at most so long.
@@ -274,6 +273,15 @@ class ClusterView:
             return
         finally:
             self._waiting.discard(event)
+
+    def look_again(self) -> None:
+        """Let every waiting scan go on, though no report would say anything else than before."""
+        for event in self._waiting:
+            event.set()
+
+    def shows_until(self) -> float:
+        """The moment of the loop's clock at which a report can change though nothing happens."""
+        return asyncio.get_running_loop().time() + min(self._moments())
 
     async def gather(self, until: float) -> None:
         """Let more changes come until that moment of the loop's clock, or until time itself changes something."""

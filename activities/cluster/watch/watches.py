@@ -95,6 +95,7 @@ class Watches:
         """What checks here have had created, by group and kind: a node that has one is not yet well (medik8s)."""
         self._remediations_elsewhere: dict[tuple[str, str], Following] = {}
         """The same for checks that live over the other connection. No view waits for it: no check is judged by them."""
+        self._nodes: Following | None = None
         self._whole: tuple[Following, ...] = ()
         self._elsewhere: tuple[Following, ...] = ()
         self._found: dict[tuple[Destination, ...], dict[ReadKind, Following]] = {}
@@ -147,7 +148,8 @@ class Watches:
 
     @property
     def nodes(self) -> Following:
-        return next(iter(self._of(Destination.NODES).values()))
+        assert self._nodes is not None, "they are followed from the start"
+        return self._nodes
 
     @property
     def volumes(self) -> Following | None:
@@ -167,10 +169,10 @@ class Watches:
         """What is followed over the other connection and a whole view takes; nothing where there is only one connection."""
         return self._elsewhere
 
-    def here(self) -> list[Following]:
+    def here(self) -> Sequence[Following]:
         """What is followed over the cluster's own connection, but for the unlisted."""
         other = {*self._elsewhere, *self.unlisted()}
-        return [each for each in self._whole if each not in other]
+        return [each for each in self._whole if each not in other] if other else self._whole
 
     def unlisted(self) -> dict[Following, tuple[Dialect, ...]]:
         """Kinds of the cluster itself that the server has refused to list ever since we asked, and the dialects of which the
@@ -180,6 +182,8 @@ class Watches:
         Nodes are never among them, and neither is a kind that was listed once: what we know of it is then out of date. What can't
         be listed of another controller can't be created either, so that no check waits for it.
         """
+        if not (self._refused_since or any(each.problem for each in self._whole)):
+            return {}  # as nearly always, and each report asks dozens of times
         now, nodes = asyncio.get_running_loop().time(), self.nodes
         found: dict[Following, tuple[Dialect, ...]] = {}
         for each in self._whole:
@@ -249,6 +253,7 @@ class Watches:
         there = [reflectors for kind, reflectors in waited_for if kind.with_machines]
         self._elsewhere = () if self.machines is self._connection else tuple(each for reflectors in there for each in reflectors)
         self._found = {}
+        self._nodes = next(iter(self._of(Destination.NODES).values()))
 
     def _reflector_of(self, kind: ReadKind, server: ClusterConnection) -> Following:
         changed = self._takes.get(kind.destination, partial(self._definition_changed, server))
