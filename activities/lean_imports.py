@@ -26,16 +26,20 @@ class _Empty(type):
     """The type of classes that have no content, and of which each attribute is another one."""
 
     def __getattr__(cls, name: str) -> type:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return _Empty(name, (Exception,), {})
+        return _empty(name)
 
 
 class _StandIn(ModuleType):
     """Has a class without content by each name that it is asked for."""
 
     def __getattr__(self, name: str) -> type:
-        return _Empty.__getattr__(_Empty, name)
+        return _empty(name)
+
+
+def _empty(name: str) -> type:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    return _Empty(name, (Exception,), {})
 
 
 @contextmanager
