@@ -11,7 +11,9 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator
+from contextlib import ExitStack
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -19,10 +21,13 @@ from policy.episode.messages import Kind
 from policy.fence.plan import CORDON, UNCORDON
 from policy.remediation.ladder import EscalationStep
 from policy.remediation.strategy_rules import Strategy
+from tests.workflows.attempts import Attempt
+from tests.workflows.contract import act_of
 from tests.workflows.faults import Fault, PlacedFault
 from tests.workflows.plans import ASKS, CUTS, FREE, GIVEN_BACK, MINUTE, step
 from tests.workflows.plays import least
 from tests.workflows.scenario_run import EPISODE, Play, Scenario, arranged, story
+from tests.workflows.taken_out import changed
 from tests.workflows.world import plan
 
 EPISODES = int(os.environ.get("NODEWARDEN_TEST_EPISODES", "96"))
@@ -114,12 +119,41 @@ def test_histories_that_are_left_at_every_rest_end_as_one_does(
     assert commands(rolled) == commands(whole)
 
 
-@pytest.mark.parametrize("word", [Fault.ABORT, Fault.HOLD])
-@pytest.mark.parametrize("strategy", ASKS)
+def _spoken_to_after_a_reset(strategy: Strategy, word: Fault) -> Play:
+    """While what was in flight is waited out."""
+    said = PlacedFault(method=ASKS[strategy], number=1, faults=((Fault.RESET, 0.5), (word, 0.7)))
+    return Play(arranged(plan(), said, seed=5, kinds=(Kind.REMEDIATION,), ladder=(step(strategy, MINUTE),)))
+
+
+of_others = pytest.mark.parametrize("strategy", [Strategy.EXTERNAL, Strategy.ANNOTATE_EXTERNAL])
+words = pytest.mark.parametrize("word", [Fault.ABORT, Fault.HOLD])
+
+
+@words
+@of_others
 def test_s20_what_is_said_while_a_reset_is_waited_out_is_heard_before_others_are_asked(strategy: Strategy, word: Fault) -> None:
     """S34 has what was in flight waited out, and the look that comes then is one activity with the act: nothing hears of a word
     afterwards. Of seed 376 of 30 November, in which an object was made after an abort."""
-    said = PlacedFault(method=ASKS[strategy], number=1, faults=((Fault.RESET, 0.5), (word, 0.7)))
-    for seed in range(1, 9):
-        drawn = arranged(plan(), said, seed=seed, kinds=(Kind.REMEDIATION,), ladder=(step(strategy, MINUTE),))
-        assert Play(drawn).run() == []
+    assert _spoken_to_after_a_reset(strategy, word).run() == []
+
+
+@words
+@of_others
+def test_a_history_in_which_nothing_was_heard_after_a_reset_is_replayed(strategy: Strategy, word: Fault) -> None:
+    """Of builds until 30 November: it has begun what was objected to, and then a worker of this build goes on with it."""
+    play, begun = _spoken_to_after_a_reset(strategy, word), list[str]()
+    perform, former = play.clockwork.perform, ExitStack()
+
+    def performed(attempt: Attempt) -> Any:
+        begun.append(act_of(attempt.call))
+        if begun.count(ASKS[strategy]) == 2:
+            former.close()
+            play.clockwork.executions[EPISODE].forget()
+        return perform(attempt)
+
+    play.clockwork.perform = performed
+    with former:
+        was, instead = "self._episode.was_reset and workflow.patched", "False and workflow.patched"
+        former.enter_context(changed("workflows/episode/preflight.py", was, instead))
+        found = play.run()
+    assert {each.split(": ")[1] for each in found} == {"S20"}, found

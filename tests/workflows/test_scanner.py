@@ -253,7 +253,7 @@ def test_a_scan_that_rests_shows_a_sign_of_life_rarely_and_no_other_does() -> No
 @pytest.mark.parametrize("what", ["a candidate", "a stale view", "a held-off node", "another's Lease"])
 async def test_no_scan_rests_while_something_waits(env: WorkflowEnvironment, what: str) -> None:
     shown = {
-        "a candidate": report("node-1", lease=ClusterLease(held=False, holder="them", problem="theirs")),
+        "a candidate": report("node-1", checks=(check(allowed=False, message="9 of 12 are unhealthy"),)),
         "a stale view": report(view=ViewState(synced=True, stale="the API is away")),
         "a held-off node": report("node-1"),
         "another's Lease": report(lease=ClusterLease(held=False, holder="them", problem="theirs")),

@@ -56,7 +56,8 @@ SLOW_LOOKS = 3
 """So many in a row that are answered too late to act upon, and it is told, and waited, before there is another one."""
 
 GONE_MEANWHILE = "what-ends-the-need-while-a-look-is-taken-is-heard"
-"""Histories of builds that heard of it with the next look go on as they began."""
+HEARD_AFTER_RESET = "what-is-said-while-a-reset-is-waited-out-is-heard-before-the-look"
+"""Histories of builds that heard of either with the next look go on as they began."""
 
 PERMIT, MODE = "the permit", "the mode"
 MODE_AGAIN = timedelta(hours=1)
@@ -224,7 +225,8 @@ class Preflight:
         write: LookAndWrite | None = None,
     ) -> Licence:
         while True:
-            await self._episode.outlive_reset()  # what is said meanwhile is heard: a look that writes has nothing after it
+            if self._episode.was_reset and workflow.patched(HEARD_AFTER_RESET):
+                await self._episode.outlive_reset()  # what is said meanwhile is heard: a look that writes has nothing after it
             await self.may_go_on()
             until = workflow.now() + options.ACT_WINDOW
             wanted = LicenceWanted(act=licenses, not_after=until) if licenses is not None else None

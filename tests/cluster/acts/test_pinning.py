@@ -454,6 +454,15 @@ class TestCordonedAtOnce:
         assert licensed.server.requests.total("get", "nodes", "nodewarden/") == 2
         assert licensed.writes == 2
 
+    async def test_s20_what_others_write_before_the_mark_is_seen_by_the_look_of_the_cordon(self, licensed: World) -> None:
+        """A person holds the node after it was pinned: the look is a reading of its own, and does not believe the pin's."""
+        await licensed.add_template()
+        licensed.connection.before_writes.append(
+            lambda: licensed.change_node({"metadata": {"annotations": {"nodewarden.io/hold": "true"}}})
+        )
+        result, node = await pin(licensed, **AT_ONCE), await licensed.node()
+        assert (result.cordoned, node["spec"].get("unschedulable"), result.added is not None) == ("", None, True)
+
     @pytest.mark.parametrize("in_the_way", ["hold", "permit", "lease", "well"])
     async def test_s20_not_without_a_look_that_says_go(self, licensed: World, in_the_way: str) -> None:
         """What is in the way is said by the isolation that follows."""

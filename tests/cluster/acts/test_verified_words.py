@@ -15,6 +15,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.freeing import ClusterFreeing
+from activities.cluster.acts.isolation import ClusterIsolation
 from activities.cluster.acts.targets import ClusterTarget
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.contracts.target import DrainRequest, LookRequest, LookVerdict
@@ -24,8 +25,11 @@ from activities.licences import FIRST_RUN, Licences
 from policy.episode.drain import DrainOptions
 from policy.episode.gate import Operation
 from policy.episode.messages import Need, NeedKind, OffProof
+from policy.episode.modes import ClusterModes
 from policy.episode.node_action import CIRCUIT_BREAKER, NodeActionSpec, SealedCommand, Verb
+from policy.values.mode import Mode
 from policy.values.times import moment_of
+from simulator.resources import PODS
 from tests.cluster.acts.world import CLUSTER, HOLDER, INCIDENT, NODE, NOW, World, refused, word
 from tests.licensing import LICENCES
 
@@ -165,6 +169,33 @@ async def test_a_permit_past_a_circuit_breaker_licenses_nothing_without_the_seal
     await world.set_ready("Unknown", boot_id="boot-2")  # a word for off of a boot that is over overrides nothing either
     over = (LookVerdict.NOT_LICENSED, "no NodeAction attests that a person overrides it")
     assert await verdicts(said(verb, **OVERRIDE)) == (over if verb is Verb.ACK_OFF else (LookVerdict.GO, ""))
+
+
+@pytest.mark.parametrize("anew", [False, True])
+async def test_s52_past_its_mode_a_node_is_drained_for_the_boot_of_the_persons_word_alone(world: World, *, anew: bool) -> None:
+    """S42: the node has started again between two rows, which no look comes before."""
+    await world.hold_cluster_lease()
+    await world.set_ready("True")
+    await world.mark_as_ours(boot_id=BOOT)
+    for number in range(12):
+        await world.add_pod(f"web-{number:02}")
+    world.permits.set = ClusterModes(setting=Mode.OBSERVE)
+    if anew:
+        world.connection.before_writes.append(lambda: world.set_ready("True", boot_id="boot-2"))
+    served = ServedCluster(CLUSTER, world.connection, clock=world.clock, only_verified=True)
+    look = ClusterTarget(served, world.permits, LICENCES).last_look
+    isolation = ClusterIsolation(served, look, world.permits, LICENCES)
+    until, need = world.now + timedelta(seconds=10), wish((await words_of(world))(Verb.REMEDIATE))
+    options = DrainOptions(force=True)
+    request = DrainRequest(target=await world.pinned(), options=options, not_after=until, holder=HOLDER, need=need)
+    drained = ActivityEnvironment().run(isolation.drain, request)
+    if not anew:
+        assert (await drained).evicted == 12
+        return
+    with refused(ErrorType.VETOED, "its mode is observe"):
+        await drained
+    pods = (await world.others.get(PODS.path(namespace="default")))["items"]
+    assert sum("deletionTimestamp" not in each["metadata"] for each in pods) == 2
 
 
 @pytest.mark.parametrize("marked", [False, True])
