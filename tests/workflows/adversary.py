@@ -160,6 +160,8 @@ class Played:
     """Since when a ladder reads an object of another incident, which had its time before."""
     pinned_at: datetime = START
     """When a ladder has last pinned its target."""
+    deletion_underway: datetime = START
+    """Until when a request for the Machine's deletion may still arrive."""
     permit_lost: datetime | None = None
     """Since when the scanner knows nothing of the permit, and has not been asked for another one."""
     done_by: set[str] = field(default_factory=set)
@@ -365,6 +367,9 @@ class PlayedActs(Played, NodeActs, DeviceActs, MachineActs):
                 referee.looked_before_restoring = self.now
             if request.destructive:
                 referee.looks(self.now, request.target, go=verdict is LookVerdict.GO)
+                word, past = request.target.override, request.target.incident in self.past_breaker
+                if verdict is LookVerdict.GO and past and word is not None and seen.ready and seen.boot_id != word.boot_id:
+                    referee.fault("S17", "a circuit breaker is overridden by the word of a boot that is over")
             if request.need_matters:
                 referee.need_gone = verdict is LookVerdict.NEED_GONE
         asked = request.configured is not None and machine.present
@@ -731,12 +736,18 @@ class Adversary(PlayedActs):
                 if method in SWITCHES:  # for all that anybody knows it was commanded
                     state = PowerState.ON if method in {"power_on", "restore_path"} else PowerState.OFF
                     self.referee.commands_device(attempt, request.device, state, self.now, request.target.incident)
+                    self.referee.commands[-1].unclear = True
                 raise Lost
             case Fault.OWN_NODE if method in GUARDED:
                 raise failure(ErrorType.OWN_NODE, "this worker runs on that very node")
             case Fault.LATE if method in WRITES:
                 self._later(act, request, not_after)
                 raise Lost
+            case Fault.UNSURE if method == "give_up" and request.before is not None:
+                self._later(act, request, not_after)
+                self.deletion_underway = not_after or self.now
+                self.done_by |= {request.incident}  # for all that is known
+                raise failure(ErrorType.AMBIGUOUS, "failed calling webhook: context deadline exceeded")
         objections = self._objections_to(method)
         counts = method in BEGINS and getattr(request, "before", self) is not None
         incident = look_of(request).target.incident if counts else ""
@@ -748,6 +759,8 @@ class Adversary(PlayedActs):
         if self._is_done(answer):
             self.done_by |= {incident}
             self.referee.heeds(self.acts[-1], self.now, objections)
+        if method in SWITCHES and fault in {Fault.UNSURE, Fault.LOST_AFTER, Fault.LATE}:
+            self.referee.commands[-1].unclear = True
         if fault is Fault.UNSURE and method in COMMANDS:
             raise failure(ErrorType.AMBIGUOUS, f"{method}: the answer was lost")
         if fault in {Fault.LOST_AFTER, Fault.LATE}:
@@ -807,6 +820,10 @@ class Adversary(PlayedActs):
             referee.fault("S20", f"{method} with no end to its time")
         if method in COMMANDS and request.not_after is not None and attempt.decided >= request.not_after:
             referee.fault("S45", f"{self.acts[-1]} is asked for on a look whose window is over by then")
+        if method == "read_power":
+            referee.asked[request.device.endpoint] = self.now
+        if method == "give_up" and request.before is not None and not attempt.repeats and self.now < self.deletion_underway:
+            referee.fault("S34", "a deletion is asked for while the request before it may be under way")
         match method:
             case "power_on":
                 aborted, gone = referee.aborted_at, self.gone_since

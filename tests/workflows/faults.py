@@ -9,7 +9,7 @@ from typing import Any
 
 from policy.episode.messages import Kind
 from policy.remediation.strategy_rules import Strategy
-from tests.workflows.plans import ASKS, MINUTE, step
+from tests.workflows.plans import ASKS, MINUTE, plan, step
 
 
 class Fault(StrEnum):
@@ -538,5 +538,22 @@ KNOWN = (
         placed_faults=(),
         changes=_climbing(Strategy.EXTERNAL) | {"operator_acts_after": None, "reactions": ("resume", "resume")},
     ),
+    # A deletion of which the answer is lost on its way: it arrives later, and its worker lives
+    *(
+        Known(
+            act="give_up", placed_faults=(_at("give_up", (Fault.UNSURE, 0.0), *also),), changes=_climbing(Strategy.DELETE_MACHINE)
+        )
+        for also in ((), ((Fault.ABORT, 1.0),), ((Fault.NEED_GONE, 1.0),))
+    ),
+    # The machine is Ready in another boot than that of the word, before a hold ends
+    *(
+        Known(
+            act="power_off",
+            placed_faults=(_at("last_look", (Fault.REBOOT, 0.0), (Fault.HOLD, 0.01), number=number),),
+            changes={"overrides": "attested", "permitted": False} | PATIENT,
+        )
+        for number in (1, 2)
+    ),
+    Known(act="power_off", placed_faults=(_at("power_off", (Fault.LATE, 14.0)),), changes={"plan": plan(tries=2)}),
 )
 """Each known fault once."""

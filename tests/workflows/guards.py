@@ -1,4 +1,4 @@
-"""Guards of episodes, each with the play that fails without it: what the players and their referees hold, as a table.
+"""Guards, each with the play that fails without it: what the players and their referees hold, as a table.
 
     python -m tests.workflows.guards                       # looks for the seed of each anew where that has changed
     python -m tests.workflows.guards claim --plays 2000    # of guards whose names say that; so many plays for each
@@ -13,8 +13,11 @@ from __future__ import annotations
 import argparse
 import logging
 from collections.abc import Callable
+from random import Random
 from typing import NamedTuple
 
+from tests.workflows.fleet_moves import FleetPlay
+from tests.workflows.plays import Move
 from tests.workflows.preservation_moves import KeptPlay
 from tests.workflows.scenario_run import Play, Scenario
 from tests.workflows.taken_out import changed
@@ -46,12 +49,48 @@ def preservation(seed: int) -> list[str]:
     return KeptPlay(seed).run()
 
 
+def later_preservation(seed: int) -> list[str]:
+    """The same with the moves that were found later."""
+    return KeptPlay(seed, later=True).run()
+
+
+def scanner(seed: int) -> list[str]:
+    """As `test_fleet_properties.py` plays it."""
+    return FleetPlay(seed).run()
+
+
+def deceived_scanner(seed: int) -> list[str]:
+    """One that a stranger tells of permits that were given back."""
+    return FleetPlay(seed, with_moves(seed, "sickens_some forges_release", most=6)).run()
+
+
+def limited_scanner(seed: int) -> list[str]:
+    """One under fence policies with caps."""
+    return FleetPlay(seed, with_moves(seed, "sickens_some follows_policies", most=4)).run()
+
+
+def with_moves(seed: int, added: str, *, most: int) -> list[Move]:
+    """Those of a scanner's play, with others that are not among the drawn ones, which would make other plays of all seeds."""
+    draw, moves = Random(seed), FleetPlay(seed).moves
+    for _ in range(draw.randint(1, most)):
+        place = draw.randint(1, len(moves))
+        moves[place:place] = [Move(each, draw.getrandbits(30), draw.choice((0, 2, 12, 31))) for each in added.split()]
+    return moves
+
+
 STORY, STEPS = "workflows/remediation/story.py", "workflows/remediation/steps.py"
 LADDER_STEP, GIVING_UP = "workflows/remediation/ladder_step.py", "workflows/remediation/after_preservation.py"
 PREFLIGHT, EPISODE = "workflows/episode/preflight.py", "workflows/episode/episode.py"
 NODE_WRITES, COMMANDS = "workflows/episode/node_writes.py", "workflows/episode/commands.py"
 KEPT, APART = "workflows/preservation/story.py", "workflows/preservation/isolation.py"
 DEFINITIONS = "workflows/definitions/episodes.py"
+FENCING, POWER_STEPS = "workflows/fencing/story.py", "workflows/fencing/power_steps.py"
+POWER, CONSEQUENCES = "workflows/fencing/power_sequence.py", "workflows/fencing/consequences.py"
+DEVICES, LICENCES = "workflows/fencing/device_commands.py", "activities/licences.py"
+BEGINNING, SCANNER = "workflows/episode/episode_workflow.py", "workflows/definitions/scanner.py"
+SCANS, PERMITS = "workflows/scanner/story.py", "workflows/scanner/permits.py"
+COMMANDS_TO_SCANNER, RELEASES = "workflows/scanner/commands.py", "workflows/scanner/releases.py"
+SPELLS, PERMIT_RULES = "workflows/scanner/spells.py", "policy/scan/permit_rules.py"
 
 # fmt: off
 GUARDS: dict[Callable[[int], list[str]], tuple[Guard, ...]] = {
@@ -155,6 +194,48 @@ GUARDS: dict[Callable[[int], list[str]], tuple[Guard, ...]] = {
               "if question != (now := episode.state.question):", "if question != (now := episode.state.question) and False:"),
         Guard("no word for off is taken while a device says on", "S8", 28, DEFINITIONS,
               "if DEVICE_READS_ON not in request.override and episode.devices_on:", "if False:"),
+        Guard("a deletion of which the answer was lost is waited out before it is asked for again", "S34", 625, STEPS,
+              "                        await self._episode.settle(options.ACT_WINDOW + options.IN_FLIGHT_MARGIN)",
+              "                        pass"),
+        Guard("a changed target at a last look", "S9, S20", 8, PREFLIGHT,
+              "raise TargetChanged(result.reason)\n                case LookVerdict.NOT_LICENSED if",
+              "return licence\n                case LookVerdict.NOT_LICENSED if"),
+        Guard("another target by the time that its pods are to be freed", "S9, S47", 27, PREFLIGHT,
+              "            raise TargetChanged(result.reason)\n        if result.verdict is LookVerdict.NOT_LICENSED:\n",
+              "            pass\n        if result.verdict is LookVerdict.NOT_LICENSED:\n"),
+        Guard("a need that is gone before pods are freed", "S6", 347, CONSEQUENCES,
+              "if seen is not None and seen.need_gone and not began:", "if False:"),
+        Guard("power is read again before they are", "S2", 92, CONSEQUENCES,
+              "            await self.wait_while_held()\n            proof = await self._power.read_again()",
+              "            await self.wait_while_held()\n            proof = self._power.proof"),
+        Guard("a hold that comes while it looks, right before freeing", "S20", 69, CONSEQUENCES,
+              "if self._episode.is_held:\n                continue  # one", "if False:\n                continue  # one"),
+        Guard("an abort that comes before power-on", "S20", 85, POWER_STEPS,
+              "if abort is not None and self._case.leaves_off:\n            raise", "if False:\n            raise"),
+        Guard("what only restores asks for no permit", "S17", 63, FENCING,
+              "if case.only_restoring_is_left:", "if False:"),
+        Guard("a path behind which pods were freed stays cut", "S35", 87, FENCING,
+              "return may_restore_path(consequences", "return True or may_restore_path(consequences"),
+        Guard("what a reset took back is waited out", "S34", 94, EPISODE,
+              "at + options.LONGEST_IN_FLIGHT - workflow.now() if at is not None else timedelta(0)", "timedelta(0)"),
+        Guard("a device that says on ends a proof at once", "S6", 210, POWER,
+              "if any(reading.state is PowerState.ON for reading in readings):\n            self._progress.on_since",
+              "if False:\n            self._progress.on_since"),
+        Guard("what needs a proof may begin for so long after power was read", "S45", 5, POWER,
+              "return asked + max(options.ACT_WINDOW,", "return workflow.now() + max(options.ACT_WINDOW,"),
+        Guard("an off of which the answer was lost is read before another one is sent", "S33", 633, DEVICES,
+              "unclear=True)\n        interrupt =", "failed=StepFailed('unclear'))\n        interrupt ="),
+        Guard("a reading is believed for a minute (by workers)", "S45", 24, LICENCES,
+              "return now - datetime.fromtimestamp(int(moment, 16), UTC) <= within", "return True"),
+        Guard("a licence is used once (by workers)", "S42", 64, LICENCES,
+              "if use in self._used and self._used[use][0] != user:", "if False:"),
+        Guard("a person's override is attested", "S17", 180, BEGINNING,
+              "            return NOT_ATTESTED\n        commands.take_override(self.episode, command.sealed)",
+              "            from policy.episode.node_action import SealedCommand as Claim\n"
+              "            command = replace(command, sealed=Claim(spec=spec, action='', speaker='', node_uid='', boot_id=''))\n"
+              "        commands.take_override(self.episode, command.sealed)"),
+        Guard("it ends with the boot that it was given for (by workers)", "S17, S42", 630, LICENCES,
+              'if target.override is not None and not doubt else ""', 'if target.override is not None else ""'),
     ),
     preservation: (
         Guard("a release that comes while a look is taken is heard", "S20", 471, PREFLIGHT,
@@ -172,19 +253,19 @@ GUARDS: dict[Callable[[int], list[str]], tuple[Guard, ...]] = {
         Guard("a permit before the deletion", "S14", 1, GIVING_UP,
               "if not progress.asked and not self.episode.state.permit:", "if False:"),
         Guard("a permit before anything is cut", "S14", 3, APART,
-              '        await self._obtain_permit()\n        await self._pin', "        await self._pin"),
+              '        await self._obtain_permit()\n        # A last', "        # A last"),
         Guard("that permit is given back while the machine stays cut", "S14", 105, APART,
               '        await self._leave()\n        return self._known', "        return self._known"),
         Guard("a machine that is asked for after all is kept", "S27", 337, GIVING_UP,
               "                await self._go_back(found)", "                pass"),
-        Guard("a machine of which the preservation was aborted is given up by no program", "S21", 9, KEPT,
+        Guard("a machine of which the preservation was aborted is given up by no program", "S21", 62, KEPT,
               "is None or self.episode.state.abort_asked is not None:", "is None:"),
         Guard("a cancellation ends no preservation", "S21", 16, DEFINITIONS,
               '        return f"{ends}: `nodewarden release', '        return "" and f"{ends}: `nodewarden release'),
         Guard("an abort or a release ends the drain", "S20", 42, KEPT,
               "while self.episode.state.abort_asked is None and not self._progress.wish.release:", "while True:"),
         Guard("the mark goes at the end", "S35", 9, KEPT,
-              "if self._progress.marked or self._progress.cutting_off.marked:", "if False:"),
+              "if self._progress.cutting_off.marked or self._is_marked:", "if False:"),
         Guard("the mark goes where giving up is aborted", "S35", 153, GIVING_UP,
               "            await self._node_writer.remove_marks(UNMARK_PAUSE)", "            pass"),
         Guard("it goes from a Node that outlives its Machine", "S35", 464, KEPT,
@@ -210,6 +291,44 @@ GUARDS: dict[Callable[[int], list[str]], tuple[Guard, ...]] = {
         Guard("a deployment learns its name before it evicts", "S38", 6, KEPT,
               '        if self.episode.state.holder:\n            return', '        if True:\n            return'),
     ),
+    later_preservation: (
+        Guard("a deletion that is not licensed any more asks for a permit anew", "S14", 52, GIVING_UP,
+              "progress.asked = episode.state.permit = False", "progress.asked = False"),
+        Guard("a deletion of a kept machine of which the answer was lost is waited out", "S33, S34", 2, GIVING_UP,
+              "            await episode.settle(options.DELETION_DEADLINE)", "            pass"),
+        Guard("what a terminated preservation had begun is waited out", "S34", 600, NODE_WRITES,
+              "await self._episode.settle(settled_at - workflow.now())", "pass"),
+        Guard("our claim on the Node goes where giving up is aborted", "S35", 501, GIVING_UP,
+              "left = await withdraw_claim(self._node_writer, withdraw, PAUSE)", 'left = ""'),
+        Guard("what stays cut is told where giving up is aborted", "S35", 100, GIVING_UP,
+              "{when}{self._progress.left}{left}", "{when}{left}"),
+        Guard("a mark of which the answer was lost goes, too", "S35", 99, KEPT,
+              "(found and not progress.cutting_off.marked and workflow.patched(FOUND_MARKED))", "False"),
+        Guard("the machine is looked at after the wait for a permit to cut it off", "S20", 411, APART,
+              "waited and workflow.patched(LOOKS_AFTER_WAIT)", "False"),
+    ),
+    scanner: (
+        Guard("the memo of a new history", "S44, S52", 17, SCANNER,
+              "memo = {**workflow.memo(), **took_over}", "memo = took_over"),
+        Guard("no report that was made under former modes is acted on", "S52", 11, COMMANDS_TO_SCANNER,
+              "            self._underway.drop_report()\n            self._underway.cut_short()\n", "            pass\n"),
+        Guard("a pause stops each last look", "S44", 5, SCANS,
+              "        halted = self._commands.halted\n        answers", '        halted = ""\n        answers'),
+        Guard("a reset has the table of permits built anew", "S14", 206, PERMITS,
+              'if self._forgotten or (report.run and self._run not in {"", report.run}) or (reborn', "if False and (reborn"),
+        Guard("the list of open episodes is waited for", "S14", 20, PERMITS,
+              "await workflow.sleep(lag, summary", "await workflow.sleep(0 * lag, summary"),
+        Guard("`unpause` ends one's own pause, or the one that is named", "S44", 3, COMMANDS_TO_SCANNER,
+              "ended = pauses.to_be_ended(in_force, owner=request.owner, of=request.of)", "ended = in_force"),
+        Guard("how nodes stand that are left alone is asked", "S44", 26, SPELLS,
+              "{*state.spells, *state.held_off}, state.report", "{*state.spells}, state.report"),
+    ),
+    deceived_scanner: (
+        Guard("a release is confirmed", "S14", 2, RELEASES, "if not workflow.patched(CONFIRMED):", "if True:"),
+    ),
+    limited_scanner: (
+        Guard("the cap of a fence policy", "S14", 15, PERMIT_RULES, "self.cap = self.policies.cap or cap", "self.cap = cap"),
+    ),
 }
 # fmt: on
 
@@ -224,9 +343,10 @@ def table() -> str:
 
 def main() -> None:
     """Print what notices each guard."""
-    options = argparse.ArgumentParser(description="Take guards of episodes out, one at a time, and see which play notices.")
+    options = argparse.ArgumentParser(description="Take guards out, one at a time, and see which play notices.")
     options.add_argument("words", nargs="*", help="of the guards' names (all)")
     options.add_argument("--plays", type=int, default=640, help="at most so many for each (640)")
+    options.add_argument("--of", default="", help=f"of these plays alone: {', '.join(each.__name__ for each in GUARDS)}")
     options.add_argument("--table", action="store_true", help="print the table of docs/adversary.md")
     asked = options.parse_args()
     if asked.table:
@@ -235,8 +355,8 @@ def main() -> None:
     logging.getLogger("temporalio").setLevel(logging.CRITICAL)
     for play, guards in GUARDS.items():
         for guard in guards:
-            if all(word in guard.what for word in asked.words):
-                seeds = (seed for seed in (guard.seed, *range(1, asked.plays)) if guard.noticed(play, seed))
+            if all(word in guard.what for word in asked.words) and asked.of in {"", play.__name__}:
+                seeds = (seed for seed in (guard.seed, *range(1, asked.plays)) if guard.noticed(play, seed) and not play(seed))
                 print(f"{play.__name__} {next(seeds, 'none')}: {guard.what}", flush=True)
 
 

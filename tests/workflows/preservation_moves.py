@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
 from unittest.mock import patch
@@ -56,6 +56,11 @@ ACTED = frozenset({"drain", "cut_path", "detach_volume", "quarantine", "free_cut
 NAMED = frozenset({"drain", "give_up"})
 """What the cluster Lease is shown for, in the name of a deployment (S38)."""
 LATE = frozenset({"give_up", "cut_path", "quarantine"})
+ARRIVES = {"late": timedelta(seconds=31), "unclear": timedelta(seconds=14)}
+"""When what a worker has begun is done at last: it is lost, or lives and says that the answer was."""
+UNANSWERED = timedelta(seconds=150)
+"""So long the API server takes each write, and no answer to any arrives."""
+WRITES = frozenset({"mark", "mark_schedulable", "note_path", "give_up"})
 APART = frozenset({"cut_path", "detach_volume", "quarantine", "free_cut_pods"})
 BACK = frozenset({"restore_path", "lift_quarantine"})
 POWER = frozenset({"power_off", "power_on", "terminate"})
@@ -109,10 +114,16 @@ class PlayedMachine(ScriptedMachine):
         return answer
 
 
+def incident_of(request: Any) -> str:
+    """Whose it is."""
+    return getattr(request, "incident", "") or request.target.incident
+
+
 class KeptPlay:
     """One machine, its preservations one after the other, and all that happens to them."""
 
-    def __init__(self, seed: int, moves: list[Move] | None = None) -> None:
+    def __init__(self, seed: int, moves: list[Move] | None = None, *, later: bool = False) -> None:
+        """later: whether the moves that were found later are drawn, too; without them the plays of earlier seeds stay."""
         draw = Random(seed)
         self.seed, self.draw = seed, draw
         self.kept = machine(draw.choice((None, None, "now", "when-failed")), fails=draw.random() < 0.7)
@@ -125,7 +136,7 @@ class KeptPlay:
             (Preservation, Remediation), self._perform, Random(seed), perils=perils, unheard=self._hear_signal
         )
         self.clockwork.rolls = draw.random() < 0.3
-        self.moves = moves if moves is not None else drawn_moves(draw)
+        self.moves = moves if moves is not None else drawn_moves(draw, later=later)
         self.broken = self.kept.broken
         self.told: list[str] = []
         self.acts: Counter[str] = Counter()
@@ -137,6 +148,8 @@ class KeptPlay:
         self._since = dict[str, datetime]()
         """Since when something has been so without a break."""
         self._episodes = self._ended = 0
+        self._underway: list[tuple[str, str, datetime]] = []
+        """What may arrive yet: the act, the incident whose it is, and when."""
         self._again: Callable[[], object] = lambda: None
         self._began_kept: datetime | None = None
         self._acts = PlayedMachine(self)
@@ -170,6 +183,8 @@ class KeptPlay:
         self._episodes += 1
         self._said.clear()
         self.permit = False
+        if self.kept.devices.mark is None:  # which alone tells of a predecessor
+            self._underway.clear()
         request = PreservationInput(
             cluster=CLUSTER,
             node=NODE,
@@ -238,6 +253,12 @@ class KeptPlay:
         new = act in ACTED and not attempt.repeats and not getattr(attempt.request, "withdraw", False)
         if not new or self.kept.gave_up_at is not None:
             return
+        mine = incident_of(attempt.request)
+        for other, incident, until in self._underway:
+            if until > self.clockwork.now and (other == act == "give_up" or incident != mine):
+                self.fault("S34", f"{act} while {other} of {incident} may be under way")
+        if act == "give_up" and self._unlicensed_at is not None and attempt.decided > self._unlicensed_at:
+            self.fault("S14", "its deletion is asked for again under a permit that the scanner does not know")
         if self._is_held(attempt.decided):
             self.fault("S20", f"{act} while held")
         if self._word("abort", by=attempt.decided) is not None:
@@ -254,8 +275,9 @@ class KeptPlay:
             self.fault("S20", f"{act} after a release")
         against = ("nothing keeps it", "it has not failed") if act in APART else ()
         for what in against:
-            if what in self._since and self.clockwork.now - self._since[what] > HEARD and attempt.now - attempt.decided < HEARD:
-                self.fault("S20", f"{act} although {what}, for {self.clockwork.now - self._since[what]} already")
+            since = max(self._since.get(what, attempt.now), self._unanswered_until)  # until then it can write down no path
+            if attempt.now - since > HEARD > attempt.now - attempt.decided:
+                self.fault("S20", f"{act} although {what}, for {attempt.now - since} already")
 
     def _judge_deletion(self, attempt: Attempt) -> None:
         """The machine has just been given up."""
@@ -314,6 +336,11 @@ class KeptPlay:
         forgotten = self._forgotten_at is not None and self.clockwork.now - self._forgotten_at > HEARD
         return self.permit and (self.kept.devices.permitted or not forgotten)
 
+    _unlicensed_at: datetime | None = None
+    """Since when its episode knows that the scanner knows of no permit of its, and has asked for no other."""
+    _unanswered_until: datetime = datetime.min.replace(tzinfo=UTC)
+    _late_as = ""
+    """How the next act that may be late is."""
     _annotated_at: datetime | None = None
     _opened_at: datetime | None = None
     _forgotten_at: datetime | None = None
@@ -326,6 +353,8 @@ class KeptPlay:
         self.kept.devices.settle(attempt.now)
         self._note()
         befalls = self._faults.pop(0) if self._faults and act not in {"publish", "name_deployment"} else ""
+        if act in LATE and self._late_as and not getattr(attempt.request, "withdraw", False):
+            befalls, self._late_as = self._late_as if act == "give_up" else "late", ""
         self.told.append(f"{attempt.now:%d %H:%M:%S}   {act}{f' ({befalls})' if befalls else ''}")
         if befalls == "lost before":
             raise Lost
@@ -338,10 +367,17 @@ class KeptPlay:
             self._forgets = False
             self.permit_is_forgotten()
         self._judge(act, attempt)
-        if befalls == "late" and act in LATE and not getattr(attempt.request, "withdraw", False):
-            self.clockwork.after(timedelta(seconds=31), lambda: self._arrives(act, attempt.request))
+        if befalls in ARRIVES and act in LATE and not getattr(attempt.request, "withdraw", False):
+            self.clockwork.after(ARRIVES[befalls], lambda: self._arrives(act, attempt.request))
+            self._underway.append((act, incident_of(attempt.request), self.clockwork.now + ARRIVES[befalls]))
+            if befalls == "unclear":
+                raise failure(ErrorType.AMBIGUOUS, f"{act}: the answer was lost")
             raise Lost
         given_up, before = self.kept.gave_up_at, len(self.kept.acts)
+        if act == "request_permit":
+            self._unlicensed_at = None
+        elif act == "give_up" and not (self.kept.devices.permitted or self.kept.gave_up_at or attempt.request.withdraw):
+            self._unlicensed_at = self.clockwork.now
         answer = at_once(getattr(self._acts, act)(attempt.request))
         self.acts[act] += 1
         if act == "give_up" and self.kept.gave_up_at is not given_up:
@@ -352,15 +388,19 @@ class KeptPlay:
             self._judge_hold(self.kept.acts[before:], answer)
         if befalls == "lost after":
             raise Lost
+        if act in WRITES and self.clockwork.now < self._unanswered_until:
+            lost = ErrorType.AMBIGUOUS if act == "give_up" else ErrorType.TRANSIENT
+            raise failure(lost, f"{act}: etcdserver: request timed out")
         return answer
 
     def _arrives(self, act: str, request: Any) -> None:
         """What a worker that was lost had begun in time, at the very end of what it may take."""
         if self._open is None:
             self.fault("S34", f"{act} of an episode that has ended arrives, which was not waited out")
-        with suppress(ApplicationError):
+        in_time = patch.object(scripted, "clock", lambda: min(self.clockwork.now, request.not_after))
+        with suppress(ApplicationError), in_time:
             given_up = self.kept.gave_up_at
-            at_once(getattr(self._acts, act)(replace(request, not_after=None)))
+            at_once(getattr(self._acts, act)(request))
             if self.kept.gave_up_at is not given_up:
                 self.told.append(f"{self.clockwork.now:%d %H:%M:%S}   {act} arrives")
 
@@ -487,6 +527,7 @@ class KeptPlay:
     def _grant(self) -> None:
         if (execution := self._open) is not None:
             self.permit = self.kept.devices.permitted = True
+            self._unlicensed_at = None
             execution.signal("permit_granted")
 
     def permit_is_forgotten_late(self) -> None:
@@ -577,12 +618,20 @@ class KeptPlay:
         kinds = (*kinds, ErrorType.UNREACHABLE.value, ErrorType.AMBIGUOUS.value)
         self._faults += self.draw.choices(kinds, k=self.draw.randint(1, 6))
 
+    def act_is_late(self) -> None:
+        """The next that may be: its worker is lost and goes on, or the answer to a deletion is lost on its way."""
+        self._late_as = self.draw.choice(tuple(ARRIVES))
+
+    def answers_are_lost(self) -> None:
+        self._unanswered_until = self.clockwork.now + UNANSWERED
+
     # The end --------------------------------------------------------------------------------------------------------
 
     def _calm(self) -> None:
         """All works again, and the episode is to end: by its time, or a person's word."""
         devices = self.kept.devices
         self._faults.clear()
+        self._late_as, self._unanswered_until = "", self.clockwork.now
         devices.silent, devices.stuck, devices.drains, devices.cut_pods_stay = set(), set(), [], 0
         devices.mode, self.clockwork.perils = Mode.REPAIR, Perils()
         self.scanner_tells()
@@ -637,6 +686,8 @@ MOVES = tuple(
     )
 )
 """By who makes them: the machine, what cuts it off, people, Temporal and servers, what is around it, the scanner."""
+LATER = ("act_is_late", "answers_are_lost")
+"""Of Temporal and servers."""
 
 
 KNOWN = (
@@ -673,14 +724,29 @@ KNOWN = (
     "episode_is_cancelled@70 machine_is_annotated@70",
 )
 """What has broken a preservation before, or nearly: moves with the seconds that follow each. Half of all plays are about one."""
+KNOWN_LATER = (
+    "answers_are_lost@70 machine_recovers@600",
+    "answers_are_lost@70 machine_recovers@70 person_releases@70",
+    "person_isolates@0 answers_are_lost@70 machine_recovers@600",
+    "act_is_late@0 person_isolates@8 episode_is_terminated@2 person_isolates@70",
+    "act_is_late@0 machine_is_let_go@2 episode_is_terminated@70",
+    "act_is_late@0 machine_is_let_go@70",
+    "act_is_late@0 machine_is_let_go@12 person_aborts@70",
+    "person_isolates@70 no_permit_is_granted@0 machine_is_let_go@12 person_aborts@600",
+    "person_isolates@12 episode_is_terminated@2 no_permit_is_granted@0 machine_is_let_go@12 person_aborts@600",
+)
 
 
-def drawn_moves(draw: Random) -> list[Move]:
+def drawn_moves(draw: Random, *, later: bool = False) -> list[Move]:
     """Of some kinds each time, or what is known with a few others round it; in half of all plays a day passes somewhere."""
-    kinds, number = draw.choices(MOVES, weights=(4, 2, 4, 3, 2, 2), k=3), draw.randint(5, 20)
+    by_makers = (*MOVES[:3], (*MOVES[3], *LATER), *MOVES[4:]) if later else MOVES
+    kinds, number = draw.choices(by_makers, weights=(4, 2, 4, 3, 2, 2), k=3), draw.randint(5, 20)
     moves = [Move(draw.choice(draw.choice(kinds)), draw.getrandbits(30), draw.choice(WAITS)) for _ in range(number)]
     if draw.random() < 0.5:
-        known = [(name, float(wait)) for name, _, wait in (each.partition("@") for each in draw.choice(KNOWN).split())]
+        known = [
+            (name, float(wait))
+            for name, _, wait in (each.partition("@") for each in draw.choice((*KNOWN, *KNOWN_LATER) if later else KNOWN).split())
+        ]
         moves = [*moves[:1], *(Move(name, draw.getrandbits(30), wait) for name, wait in known), *moves[1:4]]
     if draw.random() < 0.5:
         at = draw.randrange(len(moves))
@@ -688,9 +754,9 @@ def drawn_moves(draw: Random) -> list[Move]:
     return moves
 
 
-def story(seed: int) -> str:
+def story(seed: int, *, later: bool = False) -> str:
     """What went wrong in that play, and the moves that it takes; "" where nothing did."""
-    play = KeptPlay(seed)
+    play = KeptPlay(seed, later=later)
     if not play.run():
         return ""
     small = KeptPlay(seed, least(play.moves, lambda moves: KeptPlay(seed, moves).run()))

@@ -46,6 +46,8 @@ class Command:
     began: datetime
     until: datetime
     incident: str
+    unclear: bool = False
+    """Its answer was lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +84,8 @@ class Referee:
     """What each device has answered, by when it was asked."""
     told_volumes: dict[str, dict[datetime, VolumeState]] = field(default_factory=dict)
     commands: list[Command] = field(default_factory=list)
+    asked: dict[str, datetime] = field(default_factory=dict)
+    """When each device was last asked for its state, whatever it has answered."""
     unaware: set[str] = field(default_factory=set)
     """Episodes whose mark somebody had taken away before the next one began: it can't know what they had begun."""
     detached: dict[str, datetime] = field(default_factory=dict)
@@ -293,6 +297,8 @@ class Referee:
         level = next((each for each in self.plan.levels if endpoint in {device.endpoint for device in each}), ())
         if not mine or mine[-1].state is not PowerState.OFF or len(level) != 1 or self.climbs:
             return
+        if mine[-1].unclear and self.asked.get(endpoint, START) <= mine[-1].began:
+            self.fault("S33", f"off {endpoint} once more, and nobody has read what has become of the last one")
         answers = {at: state for at, state in self.told.get(endpoint, {}).items() if at > mine[-1].until}
         others = [state for known in self.told.values() for at, state in known.items() if at > mine[-1].until]
         if answers and answers[max(answers)] is PowerState.OFF and PowerState.ON not in others and not asked:

@@ -12,7 +12,6 @@ import os
 import re
 from collections.abc import Iterator
 from datetime import timedelta
-from random import Random
 from typing import Any
 
 import pytest
@@ -25,8 +24,10 @@ from tests.docs.reading import pages
 from tests.workflows.clockwork import Perils
 from tests.workflows.faults import Fault
 from tests.workflows.fleet import Fleet
-from tests.workflows.fleet_moves import MOVES, FleetPlay, Move, least, story
+from tests.workflows.fleet_moves import MOVES, FleetPlay, least, story
+from tests.workflows.guards import with_moves
 from tests.workflows.plays import read
+from tests.workflows.preservation_moves import LATER
 from tests.workflows.preservation_moves import MOVES as KEPT
 from workflows.kit.messages import ModeRequest, PauseRequest, StopRequest
 
@@ -136,13 +137,9 @@ ADDED = {
 @pytest.mark.parametrize(("added", "most"), ADDED.items())
 def test_what_comes_at_any_moment_of_a_play_breaks_no_rule(added: str, most: int) -> None:
     """S14, S17, S44, S52: a scanner that no code replays is replaced and forgets no rule; one that a stranger tells of a permit
-    that was given back asks the episode; caps of fence policies hold, of all and of each rack. Not among the drawn moves, which
-    would make other plays of all seeds."""
+    that was given back asks the episode; caps of fence policies hold, of all and of each rack."""
     for seed in range(FIRST_SEED, FIRST_SEED + max(PLAYS // 3, 1)):
-        draw, moves = Random(seed), FleetPlay(seed).moves
-        for _ in range(draw.randint(1, most)):
-            place = draw.randint(1, len(moves))
-            moves[place:place] = [Move(each, draw.getrandbits(30), draw.choice((0, 2, 12, 31))) for each in added.split()]
+        moves = with_moves(seed, added, most=most)
         found = FleetPlay(seed, moves).run()
         assert not found, "\n".join(map(str, (seed, *least(moves, lambda few, seed=seed: FleetPlay(seed, few).run()), *found)))
 
@@ -204,7 +201,7 @@ MEMOS = {"pause": PAUSES_MEMO, "set_mode": MODES_MEMO, "stop": STOPPED_MEMO}
 def test_the_page_of_moves_names_each_move_and_no_other() -> None:
     page = pages()["docs/adversary.md"]
     named = {word for line in page.splitlines() if line.startswith("| ") for word in re.findall(r"`([A-Za-z_]+)`", line)}
-    moves, faults = {move for kind in (*MOVES, *KEPT) for move in kind}, {each.name for each in Fault} - {"NOTHING"}
+    moves, faults = {move for kind in (*MOVES, *KEPT, LATER) for move in kind}, {each.name for each in Fault} - {"NOTHING"}
     assert moves | faults <= named, "each is a row"
     assert {word for word in named if word.isupper()} <= faults
     beside = {"is_made_anew"} | {move for each in ADDED for move in each.split()}

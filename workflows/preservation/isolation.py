@@ -11,7 +11,7 @@ said, it stops before its next act.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -43,17 +43,27 @@ LOOK_FOR_RESTART = timedelta(minutes=1)
 """While a path may not be given back before the machine has booted anew, or a person has said so: at first, and ever more seldom,
 since that may take weeks. The scanner, which sees our mark, tells of a restart."""
 
+LOOKS_AFTER_WAIT = "a-machine-is-looked-at-after-the-wait-for-the-permit-to-cut-it-off"
+"""Histories of builds that did not go on as they began."""
+
 
 class KeptMachineIsolation:
     """The isolation of one machine that is kept."""
 
     def __init__(
-        self, episode: Episode, node_writer: NodeWriter, progress: CuttingOffProgress, *, objection: Callable[[], str]
+        self,
+        episode: Episode,
+        node_writer: NodeWriter,
+        progress: CuttingOffProgress,
+        *,
+        objection: Callable[[], str],
+        look_again: Callable[[], Awaitable[str]],
     ) -> None:
-        """objection: why it is not to go on, "" while it is."""
+        """objection: why it is not to go on, "" while it is. look_again: the same as the machine stands now."""
         self._episode = episode
         self._node_writer = node_writer
         self._objection = objection
+        self._look_again = look_again
         self._known = progress
         self._preflight: Preflight | None = None
         self._sequence: IsolationSequence | None = None
@@ -98,8 +108,13 @@ class KeptMachineIsolation:
         return self._known.progress is not before
 
     async def _cut_off(self) -> None:
+        looked = workflow.now()
         sequence = await self._open()
         await self._obtain_permit()
+        # A last look sees what our own look has written of it: whether it has failed, and is kept, is as old as that.
+        waited = workflow.now() - looked > options.ACT_WINDOW
+        if waited and workflow.patched(LOOKS_AFTER_WAIT) and (reason := await self._look_again()):
+            raise NeedGone(reason)
         await self._pin_boot()
         self._known.freed_before = self._freed or (not self.begun and self._episode.state.freed)
         self._known.boot = self._episode.target.pinned.boot_id

@@ -64,6 +64,9 @@ DRAIN_PAUSE = timedelta(seconds=5)
 DRAIN_PAUSE_MAXIMUM = timedelta(seconds=60)
 DRAIN = DrainOptions(force=True, ignore_daemon_sets=True, delete_empty_dir=True)
 
+FOUND_MARKED = "a-mark-of-which-the-answer-was-lost-is-removed"
+"""Histories of builds that left it go on as they began."""
+
 
 class PreservationStory:
     def __init__(self, request: PreservationInput, episode: Episode) -> None:
@@ -76,7 +79,13 @@ class PreservationStory:
         self._node_writer = NodeWriter(episode)
         self._adoption = Adoption(episode, self._node_writer)
         self._evidence = Evidence(episode, self._progress)
-        self._apart = KeptMachineIsolation(episode, self._node_writer, self._progress.cutting_off, objection=self._why_look_again)
+        self._apart = KeptMachineIsolation(
+            episode,
+            self._node_writer,
+            self._progress.cutting_off,
+            objection=self._why_look_again,
+            look_again=self._why_not_isolate,
+        )
         episode.may_leave = self._evidence.may_be_left
 
     # The story ------------------------------------------------------------------------------------------------------
@@ -273,7 +282,7 @@ class PreservationStory:
         changed, self._progress.shown = self._progress.shown is not phase, phase
         self.episode.enter(phase=phase, doing=hold.reason, until=hold.expiry)
         self._aim(hold)
-        if self._progress.marked and not failed and not self._apart.begun:
+        if not failed and not self._apart.begun and self._is_marked:
             await self._unmark()
         if changed and hold.expiry is not None:
             self._node_writer.send_event(
@@ -301,6 +310,13 @@ class PreservationStory:
         expiry = self._progress.hold.expiry if self._progress.hold is not None else None
         over = "its time is over" if expiry is not None and workflow.now() >= expiry else ""
         return self._interruption() or over
+
+    async def _why_not_isolate(self) -> str:
+        """Why a fresh look says that the machine is not to be cut off any more, "" where it is. The story looks anew then."""
+        hold = await self._look()
+        if not hold.isolate and not self._progress.interruption:
+            self._progress.interruption = hold.reason or hold.gone or "it is not to be cut off"
+        return self._why_look_again()
 
     async def _drain(self) -> None:
         """Rounds of evictions under our mark, until nothing is left that may be asked for. No pod is ever deleted (S30, S36)."""
@@ -401,7 +417,7 @@ class PreservationStory:
             message += await self._apart.give_back()
         else:
             message += self._apart.left
-        if self._progress.marked or self._progress.cutting_off.marked:
+        if self._progress.cutting_off.marked or self._is_marked:
             await self._unmark()
         uid = (hold.node_uid or (self._progress.node_uid if hold.override else "")) if hold is not None else ""
         if hold is not None and uid:
@@ -415,7 +431,14 @@ class PreservationStory:
         assert hold is not None
         self._aim(replace(hold, node_uid=hold.node_uid or self._progress.node_uid))  # a Node may outlive its Machine
         await self._node_writer.remove_marks(UNMARK_PAUSE)
-        self._progress.marked = False
+        self._progress.marked, self._progress.hold = False, replace(hold, left_by="")
+
+    @property
+    def _is_marked(self) -> bool:
+        """Whether our mark stands, for all that is known: the answer to it may have been lost (S35)."""
+        progress = self._progress
+        found = progress.hold is not None and progress.hold.left_by == self.episode.state.incident
+        return progress.marked or (found and not progress.cutting_off.marked and workflow.patched(FOUND_MARKED))
 
     def _hand_over(self, hold: Hold, machine: ObjectRef) -> NoReturn:
         """Failed and no longer kept: Remediation goes on under the same workflow id, which is never free in between. (A Node
@@ -423,7 +446,7 @@ class PreservationStory:
         self._evidence.end()
         self.episode.note("hand-over", "begins", f"{hold.reason}{self._apart.left}")
         self.episode.state.kind, self.episode.state.reason = Kind.REMEDIATION, hold.reason
-        self._progress.giving_up = GivingUpProgress(left=self._apart.left)
+        self._progress.giving_up, self._progress.marked = GivingUpProgress(left=self._apart.left), self._is_marked
         raise NewHistory(
             RemediationHistory(
                 cluster=self.episode.state.cluster,
