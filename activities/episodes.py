@@ -21,6 +21,7 @@ from temporalio.client import (
     WorkflowExecutionStatus,
     WorkflowHandle,
     WorkflowQueryFailedError,
+    WorkflowQueryRejectedError,
 )
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
@@ -51,6 +52,7 @@ from activities.contracts.episodes import (
 )
 from activities.contracts.preservation import PreservationStarts, PreserveOutcome, PreserveRequest, PreserveResult
 from activities.errors import ErrorType, failure
+from activities.our_workflows import NotOurs, OurWorkflows
 from policy.episode.advice import until_well_or_asked
 from policy.episode.messages import (
     EpisodeResult,
@@ -112,6 +114,7 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
         self._page = page
         self._task_queue = task_queue
         self._holder = holder
+        self._ours = OurWorkflows(client, task_queue=task_queue)
 
     async def open(self, request: OpenRequest) -> OpenResult:
         """Start the episodes, side by side. Raises Expired where that was decided too long ago (S18)."""
@@ -437,7 +440,7 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
         return answer.portion or PortionAnswer(problem=f"no scanner runs for cluster {request.cluster!r}")
 
     async def _ask_scanner(self, cluster: str, question: ScannerQuestion) -> ScannerAnswer:
-        """An empty answer where no scanner runs. Why not by an update: `workflows/scanner/answers.py`."""
+        """An empty answer where no scanner of ours runs. Why not by an update: `workflows/scanner/answers.py`."""
         scanner = self._client.get_workflow_handle(scanner_id(cluster))
         try:
             async with asyncio.timeout(ANSWERED_WITHIN.total_seconds()):
@@ -446,8 +449,10 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
                 answer = ScannerAnswer()
                 while answer == ScannerAnswer():
                     await asyncio.sleep(next(pauses))
-                    answer = await scanner.query("answer", question, result_type=ScannerAnswer, rpc_timeout=QUERY_TIMEOUT)
+                    answer = await self._ours.query(scanner.id, "answer", question, answer=ScannerAnswer, within=QUERY_TIMEOUT)
                 return answer
+        except (WorkflowQueryRejectedError, NotOurs):
+            return ScannerAnswer()
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
                 return ScannerAnswer()

@@ -149,12 +149,12 @@ async def _cluster_serving(
     from activities.cluster.api.served_cluster import ServedCluster
     from activities.cluster.live.claims import Identities
     from activities.cluster.report.nodefences import NodeFences
+    from activities.our_workflows import OurWorkflows
     from activities.temporal_clients import (
         DeviceCheckClient,
         MachineRepairs,
         NodeActionDispatcher,
         ObservationStarter,
-        OurWorkflows,
         ScannerPermits,
         report_lost_scan,
         task_attempts,

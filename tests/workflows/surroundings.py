@@ -39,6 +39,7 @@ from tests.workflows.clockwork import Clockwork
 from tests.workflows.contract import Call
 from tests.workflows.executions import Execution, Word
 from workers.plugin import PLUGIN
+from workflows.kit.options import WORKFLOW_QUEUE
 
 # What a client asks a Temporal server for, answered by the clockwork.
 #
@@ -405,6 +406,7 @@ def _told(execution: Execution) -> WorkflowExecutionInfo:
         start_time=_stamp(execution.started),
         execution_time=_stamp(execution.started),
         status=_status(execution),
+        task_queue=WORKFLOW_QUEUE,
         history_length=execution.length,
     )
     told.type.name = execution.definition.name

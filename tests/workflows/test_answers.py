@@ -25,10 +25,10 @@ def request_for(cluster: str, node: str, incident: str = "by-hand") -> PermitReq
 
 
 async def test_an_activity_asks_and_has_the_answer_that_the_scanner_gives(server: WorkflowEnvironment) -> None:
-    world, asking = ScriptedCluster(report()), service(server.client)
-    async with scanning(server, world, cap=1) as scan:
+    async with scanning(server, ScriptedCluster(report()), cap=1) as scan:
 
-        async def ask(node: str) -> PermitAnswer:
+        async def ask(node: str, queue: str = "") -> PermitAnswer:
+            asking = service(server.client, queue or f"scanners-{scan.cluster}")
             request = AskPermit(cluster=scan.cluster, permit=request_for(scan.cluster, node))
             answer = await ActivityEnvironment().run(asking.request_permit, request)
             assert isinstance(answer, PermitAnswer)
@@ -37,13 +37,15 @@ async def test_an_activity_asks_and_has_the_answer_that_the_scanner_gives(server
         assert (await ask("node-1")).decision is PermitDecision.GRANTED
         assert (await ask("node-2")).decision is PermitDecision.QUEUED
         assert (await ask("node-1")).decision is PermitDecision.GRANTED, "it holds it already"
+        # S49: a scanner of another queue is none, and hands out neither permits nor pods (S14).
+        assert (await ask("node-1", queue="another")).reason.startswith("no scanner runs for cluster")
 
 
 async def test_without_a_scanner_a_permit_is_refused_and_where_it_is_silent_nothing_is_known(
     server: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S44: no answer is no refusal, and is asked for again."""
-    asking = service(server.client)
+    asking = service(server.client, "of-no-worker")
     request = AskPermit(cluster="nowhere", permit=request_for("nowhere", "n"))
     answer = await ActivityEnvironment().run(asking.request_permit, request)
     assert answer == PermitAnswer(

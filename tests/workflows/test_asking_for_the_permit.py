@@ -16,7 +16,8 @@ from temporalio.testing import WorkflowEnvironment
 
 from activities import temporal_clients
 from activities.errors import ErrorType
-from activities.temporal_clients import OurWorkflows, ScannerPermits
+from activities.our_workflows import OurWorkflows
+from activities.temporal_clients import ScannerPermits
 from policy.episode.messages import scanner_id
 from policy.episode.modes import ClusterModes
 from policy.episode.permits import PermitQuestions

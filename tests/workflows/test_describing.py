@@ -131,8 +131,8 @@ async def nameless(_: Client) -> str:
     return "ours"
 
 
-def service(client: Client) -> EpisodeService:
-    return EpisodeService(client, task_queue=OURS, holder=nameless)
+def service(client: Client, queue: str = OURS) -> EpisodeService:
+    return EpisodeService(client, task_queue=queue, holder=nameless)
 
 
 def foreign_worker(client: Client, queue: str, served: type) -> Worker:

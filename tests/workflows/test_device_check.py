@@ -43,7 +43,8 @@ from activities.contracts.device_check import (
     ReadDevicesRequest,
 )
 from activities.errors import ErrorType, error_type, failure
-from activities.temporal_clients import DeviceCheckClient, OurWorkflows
+from activities.our_workflows import OurWorkflows
+from activities.temporal_clients import DeviceCheckClient
 from policy.episode.messages import device_check_id
 from policy.fence.device_check import (
     DeviceAnswer,

@@ -16,6 +16,7 @@ from tests.workflows.plans import BACK, CUT, FREE
 from tests.workflows.scanner_run import ScriptedCluster, scanning
 from tests.workflows.test_describing import service
 from tests.workflows.world import World, plan
+from workflows.kit.options import WORKFLOW_QUEUE
 
 FAR = datetime(2100, 1, 1, tzinfo=UTC)
 
@@ -83,7 +84,7 @@ async def test_pods_behind_a_cut_path_go_in_portions_too(env: WorkflowEnvironmen
 
 async def test_the_scanner_hands_out_what_is_left_to_every_episode(env: WorkflowEnvironment) -> None:
     """S33: asked again after a lost answer it answers the same."""
-    world, asking = ScriptedCluster(), service(env.client)
+    world, asking = ScriptedCluster(), service(env.client, WORKFLOW_QUEUE)
     async with scanning(env, world) as scan:
 
         async def ask(incident: str, pods: int, number: int = 1) -> PortionAnswer:
@@ -101,7 +102,7 @@ async def test_the_scanner_hands_out_what_is_left_to_every_episode(env: Workflow
 
 
 async def test_without_a_scanner_there_is_no_answer(env: WorkflowEnvironment) -> None:
-    answer = await _ask(service(env.client), "nowhere", "a", 4, 1)
+    answer = await _ask(service(env.client, WORKFLOW_QUEUE), "nowhere", "a", 4, 1)
     assert answer == PortionAnswer(problem="no scanner runs for cluster 'nowhere'")
 
 
