@@ -240,18 +240,15 @@ class FleetReferee:
 
     def judge_permits(self) -> None:
         """S14: of all that act, and of those in one rack; more of them only where more might when one of them began."""
-        acting = self.acting()
+        acting = [each for each in self.fleet.open.values() if each.permit and not (each.parked or each.cleans_up)]
         for rack in ("", *{each.rack for each in acting}):
             found = [each for each in acting if rack in {"", each.rack}]
             first = min((each.began for each in found), default=self.fleet.now) - SEEN
-            last = [number for at, number in self.caps.get(rack, []) if at <= first][-1:]
-            most = max(*last, *(number for at, number in self.caps.get(rack, []) if at > first), 0, 0)
-            if (rack in self.caps or not rack) and len(found) > (most if rack or self.caps else self.fleet.cap):
+            known = self.caps.get(rack, [(START, len(self.fleet.nodes) if rack else self.fleet.cap)])
+            over = [*(at for at, _ in known[1:]), self.fleet.now + SEEN]
+            most = max(number for (_, number), end in zip(known, over, strict=True) if end > first)
+            if len(found) > most:
                 self.fault("S14", f"{sorted(each.node for each in found)} act, {most} may in {rack or 'all'}")
-
-    def acting(self) -> list[Episode]:
-        """Those that count."""
-        return [each for each in self.fleet.open.values() if each.permit and not (each.parked or each.cleans_up)]
 
     def note_caps(self) -> None:
         """The fence policies are others: how many may act in all, and in each rack."""
