@@ -18,15 +18,19 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from temporalio import activity
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.enums.v1 import EventType, ResetReapplyExcludeType
+from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 from temporalio.client import (
     Client,
+    WorkflowExecutionDescription,
     WorkflowExecutionStatus,
     WorkflowQueryFailedError,
     WorkflowQueryRejectedError,
     WorkflowUpdateFailedError,
     WorkflowUpdateRPCTimeoutOrCancelledError,
 )
-from temporalio.common import WorkflowIDReusePolicy
+from temporalio.common import SearchAttributeKey, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -171,14 +175,73 @@ FAILS_FROM = 3
 async def task_attempts(client: Client, workflow_id: str) -> int:
     """Which attempt at its pending workflow task a workflow is at, 0 where none is pending. A history has the failure of a first
     attempt alone: where that one timed out, it has none. Raises Unreachable."""
+    described = await _described(client, workflow_id)
+    return described.raw_description.pending_workflow_task.attempt if described is not None else 0
+
+
+async def _described(client: Client, workflow_id: str) -> WorkflowExecutionDescription | None:
     try:
-        described = (await client.get_workflow_handle(workflow_id).describe(rpc_timeout=CHECK_TIMEOUT)).raw_description
+        return await client.get_workflow_handle(workflow_id).describe(rpc_timeout=CHECK_TIMEOUT)
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
-            return 0
+            return None
         raise failure(ErrorType.UNREACHABLE, f"Temporal has not answered yet: {error}") from error
-    return described.pending_workflow_task.attempt
 
+
+PROBLEMS = SearchAttributeKey.for_keyword_list("TemporalReportedProblems")
+REFUSES = "cause=WorkflowTaskFailedCauseBad"
+"""How Temporal says of a workflow, once five tasks in a row have failed, that it refuses what they answer."""
+
+
+async def look_after_scanner(client: Client, cluster: str) -> int:
+    """Have a scanner that runs and does not scan begin anew, if Temporal refuses each answer of its workflow task. Answers as
+    `task_attempts`. Raises Unreachable.
+
+    A fault of the SDK may write a history of which each replay is refused (temporalio/sdk-rust#888), and a server of which the
+    disk was full may refuse an answer that fits its history (docs/reliability.md). Neither passes by itself, and the workflow
+    sees neither. A failure of our code, or of a replay, is no refusal. Several workers that see it at once each have it begin
+    anew; the last one counts.
+    """
+    described = await _described(client, scanner_id(cluster))
+    if described is None:
+        return 0
+    problems = described.typed_search_attributes.get(PROBLEMS) or ()
+    if described.status is WorkflowExecutionStatus.RUNNING and any(each.startswith(REFUSES) for each in problems):
+        try:
+            await _begin_anew(client, described, "; ".join(problems))
+        except RPCError as error:
+            raise failure(ErrorType.UNREACHABLE, f"Temporal has not answered yet: {error}") from error
+    return described.raw_description.pending_workflow_task.attempt
+
+
+async def _begin_anew(client: Client, described: WorkflowExecutionDescription, problems: str) -> None:
+    """Reset it to its first task, without what was said since: it takes over what people had set (S44, S52), and episodes that it
+    has not answered ask again."""
+    handle = client.get_workflow_handle(described.id, run_id=described.run_id)
+    completed = EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
+    events = handle.fetch_history_events(page_size=FIRST_EVENTS, rpc_timeout=CHECK_TIMEOUT)
+    first = await anext((each.event_id async for each in events if each.event_type == completed), None)
+    if first is None:
+        return  # its input is refused: the next one would be refused as well
+    log.warning("%s: Temporal refuses what its workflow tasks answer (%s): it begins anew", described.id, problems)
+    await client.workflow_service.reset_workflow_execution(
+        ResetWorkflowExecutionRequest(
+            namespace=client.namespace,
+            workflow_execution=WorkflowExecution(workflow_id=described.id, run_id=described.run_id),
+            reason=f"nodewarden: Temporal refuses what its workflow tasks answer ({problems})",
+            workflow_task_finish_event_id=first,
+            request_id=described.run_id,
+            reset_reapply_exclude_types=SAID_SINCE,
+        ),
+        timeout=SIGNAL_TIMEOUT,
+    )
+
+
+FIRST_EVENTS = 20
+SAID_SINCE = (
+    ResetReapplyExcludeType.RESET_REAPPLY_EXCLUDE_TYPE_SIGNAL,
+    ResetReapplyExcludeType.RESET_REAPPLY_EXCLUDE_TYPE_UPDATE,
+)
 
 # A worker's side of the check of fence devices: which devices it has found to be configured for several nodes, asked of it by
 # looks (S39), where it has met each credential (S40), and which policies it is to look at.

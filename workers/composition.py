@@ -20,7 +20,6 @@ from temporalio.exceptions import ApplicationError
 from activities.contracts.device_check import FenceDeviceActivities, FenceDevicesRequest
 from activities.licences import Licences
 from policy.episode.events import When
-from policy.episode.messages import scanner_id
 from policy.scan.data_at_risk import DataAtRisk
 from workers.configuration.clusters import ClusterSettings, open_cluster, open_connection
 from workers.configuration.settings import Settings
@@ -156,8 +155,8 @@ async def _cluster_serving(
         NodeActionDispatcher,
         ObservationStarter,
         ScannerPermits,
+        look_after_scanner,
         report_lost_scan,
-        task_attempts,
     )
 
     ours = OurWorkflows(client, task_queue=WORKFLOW_QUEUE)
@@ -196,7 +195,7 @@ async def _cluster_serving(
             dispatch=NodeActionDispatcher(client, task_queue=WORKFLOW_QUEUE, page=settings.page_url).dispatch,
             notify_device_check=partial(device_check.notify_of_policies, name),
             report_lost_scan=partial(report_lost_scan, client, name),
-            task_attempts=partial(task_attempts, client, scanner_id(name)),
+            look_after_scanner=partial(look_after_scanner, client, name),
             meter=runtime().metric_meter,
             notify=notify_with_node,
             record=record,

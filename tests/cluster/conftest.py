@@ -76,7 +76,7 @@ async def open_scan(api: ApiServer) -> AsyncIterator[Open]:
             dispatch: Dispatch | None = None,
             notify_device_check: Callable[[str], Awaitable[None]] | None = None,
             report_lost_scan: Callable[[], Awaitable[None]] | None = None,
-            task_attempts: Callable[[], Awaitable[int]] | None = None,
+            look_after_scanner: Callable[[], Awaitable[int]] | None = None,
             **options: Any,
         ) -> ClusterScan:
             connection = await stack.enter_async_context(ClusterConnection.to(api.url, token="abc"))
@@ -93,7 +93,7 @@ async def open_scan(api: ApiServer) -> AsyncIterator[Open]:
                 dispatch=dispatch,
                 notify_device_check=notify_device_check,
                 report_lost_scan=report_lost_scan,
-                task_attempts=task_attempts,
+                look_after_scanner=look_after_scanner,
                 licences=LICENCES,
             )
             return await stack.enter_async_context(scan)

@@ -207,7 +207,7 @@ async def test_s44_a_scanner_that_is_stuck_shows_as_a_metric_as_long_as_it_is(pe
     await with_policy(person)
     first, meter, attempts = await open_scan(), Levels(), AsyncMock(return_value=7)
     resting = await rest(first)
-    await open_scan(report_lost_scan=Reports(), task_attempts=attempts, meter=meter)
+    await open_scan(report_lost_scan=Reports(), look_after_scanner=attempts, meter=meter)
     await until(lambda: meter.get(SCANNER_ATTEMPTS.name) == 7, 2)  # it may have followed one that died: it asks at once
     await until(lambda: meter.get(SCANNER_ATTEMPTS.name) == 0)
     resting.cancel()

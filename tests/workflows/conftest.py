@@ -25,6 +25,7 @@ FAST = [
     'history.timerProcessorMaxTimeShift="10ms"',
     "history.timerProcessorMaxPollRPS=2000",
     "history.transferProcessorMaxPollRPS=2000",
+    "system.numConsecutiveWorkflowTaskProblemsToTriggerSearchAttribute=1",  # five, which takes half a minute
 ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
@@ -332,16 +332,22 @@ class Scan:
 
 @asynccontextmanager
 async def scanning(
-    env: WorkflowEnvironment, world: ScriptedCluster, *, client: Client | None = None, **changes: object
+    env: WorkflowEnvironment,
+    world: ScriptedCluster,
+    *,
+    client: Client | None = None,
+    fails_by: Sequence[type[BaseException]] = (Exception,),
+    **changes: object,
 ) -> AsyncIterator[Scan]:
-    """Start a scanner of a cluster of its own. client: of its worker, where it is not the environment's."""
+    """Start a scanner of a cluster of its own. client: of its worker, where it is not the environment's. fails_by: what ends it;
+    none, as it runs in life: any other failure is one of its task."""
     cluster = f"c{uuid.uuid4().hex[:8]}"
     request = replace(ScannerInput(cluster=cluster, holder="us"), **changes)  # type: ignore[arg-type]
     queue = f"scanners-{cluster}"
     at_temporal = served_by(world, contract.EpisodeActivities, contract.PreservationStarts)
     in_the_cluster = served_by(world, contract.ScanActivities, contract.RepetitionActivities, contract.ObservationActivities)
     async with (
-        worker(client or env.client, task_queue=queue, workflows=[HealthScanner], workflow_failure_exception_types=[Exception]),
+        worker(client or env.client, task_queue=queue, workflows=[HealthScanner], workflow_failure_exception_types=fails_by),
         worker(env.client, task_queue=WORKFLOW_QUEUE, activities=at_temporal),
         AsyncExitStack() as of_cluster,
     ):

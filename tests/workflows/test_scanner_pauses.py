@@ -18,21 +18,23 @@ from temporalio.client import Client, WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
 
 from activities.episodes import EpisodeService
+from activities.temporal_clients import PROBLEMS, look_after_scanner
 from policy.episode.decisions import Decision, DecisionKind
-from policy.episode.messages import FencingInput
+from policy.episode.messages import FencingInput, Outcome
 from policy.episode.modes import MODE_CHANGES_MEMO, MODES_MEMO, ClusterModes, ModeChange, ModeChanges, ModeRule, mode_of
-from policy.episode.permits import PermitDecision, PermitQuestion, PermitQuestions
+from policy.episode.permits import PermitDecision, PermitQuestion, PermitQuestions, Release
 from policy.preservation.preservation_index import PreservationNeed
 from policy.scan.pauses import PAUSES_MEMO, Pause, PauseEnd, Pauses, described
 from policy.scan.scan_report import ScanReport
 from policy.values.mode import Mode
 from tests.workflows import contract
 from tests.workflows.scanner_run import NOW, Scan, ScriptedCluster, report, scanning
-from tests.workflows.surroundings import eventually, let_pass
+from tests.workflows.surroundings import asked_until, eventually, let_pass
 from workflows.definitions.scanner import HealthScanner
 from workflows.kit import continuation
 from workflows.kit.messages import ModeRequest, PauseRequest, StopRequest, UnpauseRequest
 from workflows.scanner import commands
+from workflows.scanner.releases import Releases
 from workflows.scanner.state import ScannerInput, ScannerState
 from workflows.scanner.story import Poll
 
@@ -504,6 +506,46 @@ async def test_s52_what_a_reset_takes_back_goes_on_as_far_as_it_lowers_or_stops(
         await scan.client_handle().execute_update(HealthScanner.unpause, UnpauseRequest(who="ada", reason="replaced"))
         world.show(report("node-1"))
         await scan.has_opened(1)
+
+
+@pytest.mark.parametrize("refused_by", ["Temporal", "our code"])
+async def test_s44_s52_a_scanner_of_which_temporal_refuses_each_answer_begins_anew_and_knows_what_people_set(
+    server: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch, refused_by: str
+) -> None:
+    """Several workers see it at once. One that fails by itself waits for another version of its code."""
+    world, runs, taken = RealList(report()), [""], Releases.take
+    world.client, world.by_mode = server.client, True
+
+    def refused(self: Releases, release: Release) -> None:
+        if workflow.info().run_id != runs[0]:
+            taken(self, release)
+        elif refused_by == "our code":
+            raise RuntimeError(WHY)
+        else:
+            workflow.start_activity("none", activity_id=2_000 * "x", schedule_to_close_timeout=timedelta(seconds=1))
+
+    monkeypatch.setattr(Releases, "take", refused)
+    async with scanning(server, world, cap=5, modes=ClusterModes(setting=Mode.REPAIR), fails_by=()) as scan:
+        await scan.until(lambda status: status.scans > 0)
+        await says(scan, "observe")
+        await paused(scan)
+        runs[0] = (await scan.client_handle().describe()).run_id or ""
+        await look_after_scanner(server.client, scan.cluster)
+        assert (await scan.client_handle().describe()).run_id == runs[0]
+        await scan.client_handle().signal(HealthScanner.release, Release(node="node-1", incident="i", outcome=Outcome.RECOVERED))
+
+        async def problems() -> int:
+            return len((await scan.client_handle().describe()).typed_search_attributes.get(PROBLEMS) or ())
+
+        await asked_until(server, problems, bool)
+        await asyncio.gather(*(look_after_scanner(server.client, scan.cluster) for _ in range(3)))
+        is_another = (await scan.client_handle().describe()).run_id != runs[0]
+        assert is_another is (refused_by == "Temporal")
+        if not is_another:
+            return
+        status = await scan.until(lambda status: bool(status.pauses))
+        assert mode_of(status.modes, "node-1", {}).mode is Mode.OBSERVE
+        assert [each.reason for each in status.pauses] == [WHY]
 
 
 async def test_s44_s52_a_scanner_that_is_started_with_nothing_but_its_cluster_goes_on_as_the_terminated_one_was_told(

@@ -88,9 +88,9 @@ class ClusterScan(ScanActivities):
     NodeActions out; None: they stay as they are. notify_device_check: is called with a digest of the policies that name devices,
     when it has changed: a wrong address or password is found when it is written, and not an hour later. A Secret alone that
     changes is not noticed: it is read, and not watched (S40). report_lost_scan: is called when the cluster Lease stands still;
-    raises Unreachable. task_attempts: at the scanner's pending workflow task; raises Unreachable. meter: the process's own, for
-    what is known of the cluster. record: writes the decision stream, None where none is configured. licences: by these, workers
-    know one another's warnings; None: this one believes its own alone.
+    raises Unreachable. look_after_scanner: is called while it stands still, and answers at which attempt the scanner's workflow
+    task is; raises Unreachable. meter: the process's own, for what is known of the cluster. record: writes the decision stream,
+    None where none is configured. licences: by these, workers know one another's warnings; None: this one believes its own alone.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class ClusterScan(ScanActivities):
         dispatch: Dispatch | None = None,
         notify_device_check: Callable[[str], Awaitable[None]] | None = None,
         report_lost_scan: Callable[[], Awaitable[None]] | None = None,
-        task_attempts: Callable[[], Awaitable[int]] | None = None,
+        look_after_scanner: Callable[[], Awaitable[int]] | None = None,
         meter: MetricMeter = MetricMeter.noop,
         notify: Notify = discard_notice,
         record: RecordDecisions | None = None,
@@ -133,7 +133,7 @@ class ClusterScan(ScanActivities):
         )
         self._notify_device_check = notify_device_check
         self._report_lost_scan = report_lost_scan
-        self._task_attempts = task_attempts
+        self._look_after_scanner = look_after_scanner
         self._reported = ""
         """The version of the cluster Lease at which the scan was last reported as lost."""
         self._device_check = BackgroundWriter(f"policies of {cluster}", on_change=view.wake_scans)
@@ -247,8 +247,8 @@ class ClusterScan(ScanActivities):
                 if ours and lost and seen.version != self._reported and self._report_lost_scan is not None:
                     await self._report_lost_scan()
                     self._reported = seen.version
-                if self._task_attempts is not None:
-                    self._gauges.scan_is_lost(await self._task_attempts() if ours and lost else 0)
+                if self._look_after_scanner is not None:
+                    self._gauges.scan_is_lost(await self._look_after_scanner() if ours and lost else 0)
 
     def _warn_of_data_at_risk(self) -> float:
         self.view.watches.follow_volumes()
