@@ -69,7 +69,7 @@ def test_what_each_further_cluster_takes_is_the_difference() -> None:
     one: dict[str, Any] = {"clusters": 1, "atRest": dict.fromkeys(clusters.AT_REST, 1.0), "alone": spread}
     more = {"besideANoisyOne": spread, "afterAKill": spread}
     many = {**one, "clusters": 11, "atRest": dict.fromkeys(clusters.AT_REST, 3.0)} | more
-    (line,) = (each for each in clusters.show(one, many).splitlines() if each.startswith("requests"))
+    (line,) = (each for each in clusters.show(one, many).splitlines() if each.startswith("requests to Temporal"))
     assert line.split()[-5:] == ["1.000", "3.000", "0.200", "<=", "0.05"]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -98,6 +98,17 @@ async def listed() -> int:
     return len(server.asked)
 
 
+def rows_are(monkeypatch: pytest.MonkeyPatch, rows: tuple[ReadKind, ...]) -> None:
+    monkeypatch.setattr(kinds, "KINDS", rows)
+    kinds.read_by.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def all_rows_again() -> Iterator[None]:
+    yield
+    kinds.read_by.cache_clear()
+
+
 def is_known_in_files(kind: ReadKind) -> bool:
     """Whether an object of that kind is read as one, and not passed over."""
     metadata = {"name": "node-a", "namespace": "default"}
@@ -132,7 +143,7 @@ async def test_without_its_row_a_kind_is_read_nowhere(kind: ReadKind, monkeypatc
     assert is_granted(kind, RIGHTS) == (Reader.WATCH in kind.readers)
     assert is_known_in_files(kind) or Reader.FILES not in kind.readers
     left = tuple(each for each in KINDS if each is not kind)
-    monkeypatch.setattr(kinds, "KINDS", left)
+    rows_are(monkeypatch, left)
     after = followed(), await listed()
     lost = tuple(some > fewer for some, fewer in zip(before, after, strict=True))
     assert lost == (watched, Reader.SNAPSHOT in kind.readers)
@@ -144,7 +155,7 @@ async def test_without_its_row_a_kind_is_read_nowhere(kind: ReadKind, monkeypatc
 async def test_a_new_row_is_followed_listed_read_from_files_and_granted(monkeypatch: pytest.MonkeyPatch) -> None:
     before = followed(), await listed()
     assert not is_known_in_files(SITE)
-    monkeypatch.setattr(kinds, "KINDS", (*KINDS, SITE))
+    rows_are(monkeypatch, (*KINDS, SITE))
     assert (followed(), await listed()) == tuple(number + 1 for number in before)
     assert is_known_in_files(SITE)
     assert not is_granted(SITE, RIGHTS)

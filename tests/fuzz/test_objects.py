@@ -91,7 +91,7 @@ class Followed:
         evaluate(known)
         explain(known, NODE)
         report = report_of(self.ledger.report_parts(NOW, [NODE]))
-        view = cast("ClusterView", SimpleNamespace(ledger=self.ledger, wake_scans=None, watches=SimpleNamespace(machines=None)))
+        view = cast("ClusterView", SimpleNamespace(ledger=self.ledger, look_again=None, watches=SimpleNamespace(machines=None)))
         publishing, episode = (
             StatusWriter(view, clock=lambda: NOW),
             OpenEpisode(node=NODE, incident="i", kind="Fencing", since=""),

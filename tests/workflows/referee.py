@@ -187,6 +187,8 @@ class Referee:
                 each.word.taken, each.word.done = None, False
         self.said.append(Said(what="reset", word=Word(taken=now)))
         self.all_freed_by = ""  # for all that it knows by now
+        for command in self.commands:
+            command.unclear = False  # a history that was reset does not say that it was asked for: it is waited out (S34)
 
     # Destructive acts -----------------------------------------------------------------------------------------------
 
