@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowQueryRejectedError
 from temporalio.common import QueryRejectCondition
@@ -39,3 +42,41 @@ class OurWorkflows:
         if ended and found.status is not WorkflowExecutionStatus.RUNNING:
             common["reject_condition"] = QueryRejectCondition.NONE
         return await self._client.get_workflow_handle(workflow_id, run_id=found.run_id).query(name, args=asked, **common)
+
+
+Question = TypeVar("Question")
+Answer = TypeVar("Answer")
+
+
+class QueryLine(Generic[Question, Answer]):
+    """One query under way at most, however many ask: those that ask meanwhile go into the next one, all together. Temporal lets
+    one query wait for a workflow that is at work and refuses others (`history.maxBufferedQueryCount`), which the client then
+    tries again after ever longer pauses.
+
+    No answer is older than its question, because a question joins only a query that has not been sent yet. ask: sends it."""
+
+    def __init__(self, ask: Callable[[tuple[Question, ...]], Awaitable[Answer]]) -> None:
+        self._ask = ask
+        self._next: _Query[Question, Answer] | None = None
+        self._under_way = asyncio.Lock()
+
+    async def answer(self, question: Question) -> Answer:
+        """Of the next query. Raises what that raises."""
+        if (query := self._next) is None:
+            questions: list[Question] = []
+            query = self._next = _Query(questions, asyncio.create_task(self._ask_in_turn(questions)))
+        query.questions.append(question)
+        return await asyncio.shield(query.answer)
+
+    async def _ask_in_turn(self, questions: list[Question]) -> Answer:
+        async with self._under_way:
+            self._next = None  # in one step with the sending: who comes after this is not in the query, and gets no answer of it
+            return await self._ask(tuple(questions))
+
+
+@dataclass(frozen=True, slots=True)
+class _Query(Generic[Question, Answer]):
+    """What is asked together, and the task that answers it."""
+
+    questions: list[Question]
+    answer: asyncio.Task[Answer]

@@ -2,9 +2,8 @@
 machine, records of spells, and what NodeActions command.
 
 `ScannerPermits` asks whether a permit is held at the moment of use: the last look's question (S20). A scanner that can't be
-asked is a "no" with its reason, also while Temporal is away (S37): what can't be proven held is not held. Of one cluster there is
-one query under way at most, however many nodes are looked at: looks that ask meanwhile go into the next one, all together. No
-answer is older than the look that asked for it, because a look joins only a query that has not been sent yet (S14, S20, S38).
+asked is a "no" with its reason, also while Temporal is away (S37): what can't be proven held is not held. Looks of one moment ask
+together (`QueryLine`), and no answer is older than the look that asked for it (S14, S20, S38).
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from temporalio import activity
@@ -37,7 +37,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from activities.contracts import search_attributes
 from activities.contracts.episode_start import start_options
 from activities.errors import ErrorType, failure
-from activities.our_workflows import NotOurs, OurWorkflows
+from activities.our_workflows import NotOurs, OurWorkflows, QueryLine
 from policy.episode.messages import (
     EpisodeInput,
     FencingInput,
@@ -69,7 +69,7 @@ class ScannerPermits:
 
     def __init__(self, workflows: OurWorkflows) -> None:
         self._workflows = workflows
-        self._lines: dict[str, _Line] = {}
+        self._lines: dict[str, QueryLine[PermitQuestion, _Answers]] = {}
 
     async def holds(self, cluster: str, node: str, incident: str, override: str = "") -> tuple[bool, str]:
         """Whether that incident may disrupt that node, and why not."""
@@ -91,22 +91,12 @@ class ScannerPermits:
         return (await self._answers(cluster, question)).of(question)
 
     async def _answers(self, cluster: str, question: PermitQuestion) -> _Answers:
-        line = self._lines.setdefault(cluster, _Line())
-        if line.next is None:
-            questions: list[PermitQuestion] = []
-            line.next = _Query(questions=questions, answers=asyncio.create_task(self._ask_in_turn(cluster, line, questions)))
-        query = line.next
-        query.questions.append(question)
+        line = self._lines.setdefault(cluster, QueryLine(partial(self._ask, cluster)))
         try:
             async with asyncio.timeout(QUERY_TIMEOUT.total_seconds()):
-                return await asyncio.shield(query.answers)
+                return await line.answer(question)
         except TimeoutError:
             return _Answers(problem=f"the scanner of {cluster} can't be asked for the permit: it has not answered in time")
-
-    async def _ask_in_turn(self, cluster: str, line: _Line, questions: list[PermitQuestion]) -> _Answers:
-        async with line.under_way:
-            line.next = None  # in one step with the sending: who comes after this is not in the query, and gets no answer of it
-            return await self._ask(cluster, tuple(questions))
 
     async def _ask(self, cluster: str, questions: tuple[PermitQuestion, ...]) -> _Answers:
         asked = PermitQuestions(questions=questions)
@@ -141,22 +131,6 @@ class _Answers:
         """The answer to one question."""
         no = replace(asked, reason=self.problem, paused=self.problem)
         return self.found.get((asked.node, asked.incident, asked.override), no)
-
-
-@dataclass(frozen=True, slots=True)
-class _Query:
-    """What is asked together, and the task that answers it."""
-
-    questions: list[PermitQuestion]
-    answers: asyncio.Task[_Answers]
-
-
-@dataclass(slots=True)
-class _Line:
-    """Of one cluster: the query that may still be joined, None where there is none, and the lock of the one that is under way."""
-
-    next: _Query | None = None
-    under_way: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 async def report_lost_scan(client: Client, cluster: str) -> None:
@@ -264,6 +238,7 @@ class DeviceCheckClient:
         self._client = client
         self._workflows = workflows
         self._known: defaultdict[str, _Known] = defaultdict(_Known)
+        self._lines: dict[str, QueryLine[None, CredentialHosts]] = {}
 
     async def shared(self, cluster: str) -> Mapping[str, Collection[str]]:
         """The nodes that have it, by the device."""
@@ -276,6 +251,9 @@ class DeviceCheckClient:
 
     async def hosts(self, cluster: str) -> CredentialHosts:
         """Where each credential may go, by its name, as it is now: a person may just have admitted one."""
+        return await self._lines.setdefault(cluster, QueryLine(partial(self._hosts, cluster))).answer(None)
+
+    async def _hosts(self, cluster: str, askers: tuple[None, ...]) -> CredentialHosts:  # noqa: ARG002 - all ask the same
         known = self._known[cluster]
         found: dict[str, tuple[str, ...]] | None = await self._query(cluster, "hosts", dict[str, tuple[str, ...]])
         known.hosts = known.hosts if found is None else found

@@ -24,6 +24,7 @@ from workers.connect import connect, connect_meanwhile, watch_temporal
 from workers.embedded.server import EmbeddedTemporal, running_endpoint
 from workers.embedded.state_directory import Endpoint
 from workers.errors import SettingsError, StoppedError
+from workers.interceptors.activity_guards import RunGuard
 from workers.os_process import give_back_memory, keep_memory_private
 from workers.runtime import alongside
 from workers.telemetry import tracing
@@ -136,7 +137,10 @@ async def work(
                 deployment.name,
                 deployment.build_id,
             )
-        workers = [build(running.client, serving, limits, deployment=deployment, around=around) for serving in servings]
+        asked = RunGuard(running.client)
+        workers = [
+            build(running.client, serving, limits, deployment=deployment, around=around, run_guard=asked) for serving in servings
+        ]
         meanwhile = [each.without_temporal for each in servings if each.without_temporal is not None]
         await alongside(run_until(running.stop, workers), watch_temporal(running.client, meanwhile))
 

@@ -84,8 +84,10 @@ def build(
     *,
     deployment: WorkerDeployment | None = None,
     around: Sequence[Interceptor] = (),
+    run_guard: RunGuard | None = None,
 ) -> Worker:
-    """The SDK's worker for one queue. around: interceptors that go before all of ours."""
+    """The SDK's worker for one queue. around: interceptors that go before all of ours. run_guard: one for all queues of a process
+    asks once of each run; None: one of its own."""
     return Worker(
         client,
         task_queue=serving.queue,
@@ -105,7 +107,14 @@ def build(
             CommandGuard(required=settings.commands == "verified"),
         ]
         if serving.workflows
-        else [*around, Liveness(), ClockGuard(runtime().metric_meter), CallerGuard(), RunGuard(client), *serving.guards],
+        else [
+            *around,
+            Liveness(),
+            ClockGuard(runtime().metric_meter),
+            CallerGuard(),
+            run_guard or RunGuard(client),
+            *serving.guards,
+        ],
         deployment_config=deployment.config() if deployment else _unversioned(),
     )
 

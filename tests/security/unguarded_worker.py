@@ -15,7 +15,7 @@ from activities.licences import FIRST_RUN
 from starter.cli import app
 from tests.system.harness import System
 from tests.system.worker_process import WorkerProcess
-from workers import worker
+from workers import process
 from workers.interceptors.activity_guards import RunGuard
 
 
@@ -35,7 +35,7 @@ async def start(system: System) -> WorkerProcess:
 
 def main() -> None:
     """The command line as it is, but for that guard."""
-    worker.RunGuard = NoRunGuard  # type: ignore[misc]
+    process.RunGuard = NoRunGuard  # type: ignore[misc]
     app()
 
 

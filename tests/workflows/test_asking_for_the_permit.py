@@ -17,10 +17,11 @@ from temporalio.testing import WorkflowEnvironment
 from activities import temporal_clients
 from activities.errors import ErrorType
 from activities.our_workflows import OurWorkflows
-from activities.temporal_clients import ScannerPermits
+from activities.temporal_clients import DeviceCheckClient, ScannerPermits
 from policy.episode.messages import scanner_id
 from policy.episode.modes import ClusterModes
 from policy.episode.permits import PermitQuestions
+from policy.fence.credential_hosts import CredentialHosts
 from policy.values.mode import Mode
 from tests.cluster.acts.world import refused
 from tests.workflows.test_describing import foreign_worker
@@ -117,7 +118,8 @@ async def test_s52_a_scanner_that_knows_no_mode_yet_has_set_none(server: Workflo
 
 @dataclass
 class Scanner:
-    """In a client's place: a scanner that answers once it is let, by what it knew when it was asked; or fails so."""
+    """In a client's place: a scanner that answers once it is let, by what it knew when it was asked; or fails so. Asked
+    nothing, it says where a credential may go, as a check of devices does."""
 
     held: set[tuple[str, str]] = field(default_factory=set)
     error: Exception | None = None
@@ -135,17 +137,17 @@ class Scanner:
         """As a description of its run."""
         return self
 
-    async def query(self, _name: str, *, args: tuple[PermitQuestions], **_: Any) -> PermitQuestions:
-        (asked,) = args
+    async def query(self, _name: str, *, args: tuple[PermitQuestions, ...], **_: Any) -> PermitQuestions | CredentialHosts:
         if self.error is not None:
             raise self.error
-        self.sent.append([each.node for each in asked.questions])
-        answers = [replace(each, held=(each.node, each.incident) in self.held) for each in asked.questions]
+        questions = [each for asked in args for each in asked.questions]
+        self.sent.append([each.node for each in questions])
+        answers = [replace(each, held=(each.node, each.incident) in self.held) for each in questions]
         self.under_way += 1
         self.most_under_way = max(self.most_under_way, self.under_way)
         await self.let_through.acquire()
         self.under_way -= 1
-        return PermitQuestions(questions=tuple(answers))
+        return PermitQuestions(questions=tuple(answers)) if args else {"Secret/nodewarden/bmc": ("10.0.0.7",)}
 
 
 def asking(scanner: Scanner) -> ScannerPermits:
@@ -178,6 +180,21 @@ async def test_looks_of_one_moment_are_one_query_and_each_gets_its_own_answer() 
     held = [(await look)[0] for look in looks]
     assert [number for number, yes in enumerate(held) if yes] == [1, 3]
     assert [len(questions) for questions in scanner.sent] == [201]
+
+
+async def test_nodes_that_are_pinned_in_one_moment_ask_once_where_credentials_may_go() -> None:
+    """S40: Temporal lets one query wait for the one check of devices, and hundreds that were refused held up the whole worker."""
+    check = Scanner()
+    devices = DeviceCheckClient(cast(Client, check), OurWorkflows(cast(Client, check), task_queue="ours"))
+    first = asyncio.create_task(devices.hosts("prod"))
+    await asyncio.sleep(0.01)
+    later = [asyncio.create_task(devices.hosts("prod")) for _ in range(200)]
+    await asyncio.sleep(0.01)
+    assert len(check.sent) == 1
+    for _ in range(2):
+        check.let_through.release()
+    assert {str(await each) for each in (first, *later)} == {"{'Secret/nodewarden/bmc': ('10.0.0.7',)}"}
+    assert len(check.sent) == 2, "who asks after a query was sent gets no answer of it"
 
 
 async def test_no_answer_is_older_than_the_look_that_asked() -> None:
