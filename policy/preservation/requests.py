@@ -156,8 +156,7 @@ class Pool:
     """A pool: which machines belong to it, and its limits.
 
     cap: of automatic preservations in the whole pool. zones: the cap is spread over these where the pool names them, else over
-    the MachineDeployments or zones that its machines are seen in. settle: how long after a failure it is decided. namespace:
-    only Machines of this namespace belong to it, "" for all.
+    the MachineDeployments or zones that its machines are seen in. settle: how long after a failure it is decided.
     """
 
     name: str
