@@ -91,13 +91,18 @@ def in_force(pauses: Pauses, now: datetime) -> tuple[Pause, ...]:
     return tuple(each.pause for each in pauses if each.end(now) is PauseEnd.IN_FORCE)
 
 
+def of_all(pauses: tuple[Pause, ...]) -> str:
+    """One sentence about all of them, "" for none: without the command that ends them, for what is kept when they are over."""
+    return "; ".join(map(str, pauses))
+
+
 def described(pauses: tuple[Pause, ...]) -> str:
-    """One sentence about all of them and how they end, "" for none."""
+    """The same with how they end."""
     if not pauses:
         return ""
     name = bare_name(pauses[0].owner) if len(pauses) == 1 else "NAME"
     command = f"nodewarden unpause --of {shlex.quote(name)}"  # a person's own word, to be copied by another (S41)
-    return f"{'; '.join(map(str, pauses))} (`{command}` ends {'it' if len(pauses) == 1 else 'one of them'})"
+    return f"{of_all(pauses)} (`{command}` ends {'it' if len(pauses) == 1 else 'one of them'})"
 
 
 def halted(pauses: Pauses, now: datetime) -> str:

@@ -62,6 +62,19 @@ async def test_a_spell_under_a_mode_says_what_would_have_held_it_in_mode_repair(
         assert {(each.node, each.held[0].code) for each in status.spells} == {("b", "CapReached"), ("c", "CapReached")}
 
 
+async def test_a_spell_under_a_pause_names_no_command_that_ends_it(env: WorkflowEnvironment) -> None:
+    """The record is read when the pause is over. What is in force says above all else how it ends (S44)."""
+    world = ScriptedCluster(report())
+    async with scanning(env, world) as scan:
+        await scan.handle.execute_update(HealthScanner.pause, PauseRequest(who="ada", reason="drill"))
+        world.show(report("a"))
+        status = await scan.until(lambda status: bool(status.spells))
+        ((held,),) = (each.held for each in status.spells)
+        assert held.message == "paused by ada (identity not verified), until it is ended by hand: drill"
+        assert [each.message for each in status.refused] == [held.message]
+        assert (await scan.ask("b")).reason == held.message
+
+
 async def test_a_node_that_is_repaired_after_waiting_has_its_incident_on_record(env: WorkflowEnvironment) -> None:
     world = ScriptedCluster(report("a", "b"))
     async with scanning(env, world) as scan:

@@ -261,7 +261,7 @@ class Permits:
             # What a parked episode did to the power is its own affair.
             power=() if own is not None else tuple(state.power.values()),
             held_off=hold_offs.against_requests(state),
-            paused=pauses.described(pauses.in_force(state.pauses, workflow.now())),
+            paused=pauses.of_all(pauses.in_force(state.pauses, workflow.now())),
             counted_under=own.checks if own is not None else (),
         )
 

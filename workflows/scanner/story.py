@@ -395,7 +395,7 @@ class ScannerStory:
             held_off=hold_offs.against_candidates(state),
             power=tuple(state.power.values()),
             replaced=tuple(state.replaced),
-            paused=pauses.described(in_force),
+            paused=pauses.of_all(in_force),
         )
         self._refusals = tuple(each for each in admission.refused if each.reason != AdmissionRefusal.IN_HAND)
         self._record_refusals(report)
