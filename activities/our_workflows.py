@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
-from temporalio.client import Client, WorkflowExecutionStatus, WorkflowQueryRejectedError
+from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExecutionStatus, WorkflowQueryRejectedError
 from temporalio.common import QueryRejectCondition
 
 
@@ -35,14 +35,18 @@ class OurWorkflows:
                 return await self._client.get_workflow_handle(workflow_id, run_id=run).query(name, args=asked, **common)
             except WorkflowQueryRejectedError:
                 del self._runs[workflow_id]
-        found = await self._client.get_workflow_handle(workflow_id).describe(rpc_timeout=within)
-        if found.task_queue != self._task_queue:
-            raise NotOurs(f"{workflow_id} runs on task queue {found.task_queue}, which is not ours")
+        found = await self.described(workflow_id, within=within)
         self._runs[workflow_id] = found.run_id
         if ended and found.status is not WorkflowExecutionStatus.RUNNING:
             common["reject_condition"] = QueryRejectCondition.NONE
         return await self._client.get_workflow_handle(workflow_id, run_id=found.run_id).query(name, args=asked, **common)
 
+    async def described(self, workflow_id: str, *, within: timedelta) -> WorkflowExecutionDescription:
+        """Its current run, or the last one. Raises NotOurs."""
+        found = await self._client.get_workflow_handle(workflow_id).describe(rpc_timeout=within)
+        if found.task_queue != self._task_queue:
+            raise NotOurs(f"{workflow_id} runs on task queue {found.task_queue}, which is not ours")
+        return found
 
 Question = TypeVar("Question")
 Answer = TypeVar("Answer")

@@ -149,17 +149,17 @@ FAILS_FROM = 3
 async def task_attempts(client: Client, workflow_id: str) -> int:
     """Which attempt at its pending workflow task a workflow is at, 0 where none is pending. A history has the failure of a first
     attempt alone: where that one timed out, it has none. Raises Unreachable."""
-    described = await _described(client, workflow_id)
-    return described.raw_description.pending_workflow_task.attempt if described is not None else 0
-
-
-async def _described(client: Client, workflow_id: str) -> WorkflowExecutionDescription | None:
     try:
-        return await client.get_workflow_handle(workflow_id).describe(rpc_timeout=CHECK_TIMEOUT)
+        described = await client.get_workflow_handle(workflow_id).describe(rpc_timeout=CHECK_TIMEOUT)
     except RPCError as error:
-        if error.status is RPCStatusCode.NOT_FOUND:
-            return None
-        raise failure(ErrorType.UNREACHABLE, f"Temporal has not answered yet: {error}") from error
+        return _none(error)
+    return described.raw_description.pending_workflow_task.attempt
+
+
+def _none(error: RPCError) -> int:
+    if error.status is RPCStatusCode.NOT_FOUND:
+        return 0
+    raise failure(ErrorType.UNREACHABLE, f"Temporal has not answered yet: {error}") from error
 
 
 PROBLEMS = SearchAttributeKey.for_keyword_list("TemporalReportedProblems")
@@ -167,28 +167,28 @@ REFUSES = "cause=WorkflowTaskFailedCauseBad"
 """How Temporal says of a workflow, once five tasks in a row have failed, that it refuses what they answer."""
 
 
-async def look_after_scanner(client: Client, cluster: str) -> int:
+async def look_after_scanner(client: Client, workflows: OurWorkflows, cluster: str) -> int:
     """Have a scanner that runs and does not scan begin anew, if Temporal refuses each answer of its workflow task. Answers as
-    `task_attempts`. Raises Unreachable.
+    `task_attempts`, 0 of one that is not ours (S49). Raises Unreachable.
 
     A fault of the SDK may write a history of which each replay is refused (temporalio/sdk-rust#888), and a server of which the
     disk was full may refuse an answer that fits its history (docs/reliability.md). Neither passes by itself, and the workflow
-    sees neither. A failure of our code, or of a replay, is no refusal. Several workers that see it at once each have it begin
-    anew; the last one counts.
+    sees neither. A failure of our code, or of a replay, is no refusal.
     """
-    described = await _described(client, scanner_id(cluster))
-    if described is None:
+    try:
+        described = await workflows.described(scanner_id(cluster), within=CHECK_TIMEOUT)
+        problems = described.typed_search_attributes.get(PROBLEMS) or ()
+        if described.status is WorkflowExecutionStatus.RUNNING and any(each.startswith(REFUSES) for each in problems):
+            await _begin_anew(client, workflows, described, "; ".join(problems))
+    except NotOurs as error:
+        log.warning("the scanner of %s is not looked after: %s", cluster, error)
         return 0
-    problems = described.typed_search_attributes.get(PROBLEMS) or ()
-    if described.status is WorkflowExecutionStatus.RUNNING and any(each.startswith(REFUSES) for each in problems):
-        try:
-            await _begin_anew(client, described, "; ".join(problems))
-        except RPCError as error:
-            raise failure(ErrorType.UNREACHABLE, f"Temporal has not answered yet: {error}") from error
+    except RPCError as error:
+        return _none(error)
     return described.raw_description.pending_workflow_task.attempt
 
 
-async def _begin_anew(client: Client, described: WorkflowExecutionDescription, problems: str) -> None:
+async def _begin_anew(client: Client, workflows: OurWorkflows, described: WorkflowExecutionDescription, problems: str) -> None:
     """Reset it to its first task, without what was said since: it takes over what people had set (S44, S52), and episodes that it
     has not answered ask again."""
     handle = client.get_workflow_handle(described.id, run_id=described.run_id)
@@ -197,6 +197,10 @@ async def _begin_anew(client: Client, described: WorkflowExecutionDescription, p
     first = await anext((each.event_id async for each in events if each.event_type == completed), None)
     if first is None:
         return  # its input is refused: the next one would be refused as well
+    # Another worker may have reset it meanwhile, and Temporal resets a run as often as it is asked: since 1.31 it compares the id
+    # of a request with those of starts alone. Two that ask within milliseconds each reset it; the last one counts.
+    if (await workflows.described(described.id, within=CHECK_TIMEOUT)).run_id != described.run_id:
+        return
     log.warning("%s: Temporal refuses what its workflow tasks answer (%s): it begins anew", described.id, problems)
     await client.workflow_service.reset_workflow_execution(
         ResetWorkflowExecutionRequest(

@@ -195,7 +195,7 @@ async def _cluster_serving(
             dispatch=NodeActionDispatcher(client, task_queue=WORKFLOW_QUEUE, page=settings.page_url).dispatch,
             notify_device_check=partial(device_check.notify_of_policies, name),
             report_lost_scan=partial(report_lost_scan, client, name),
-            look_after_scanner=partial(look_after_scanner, client, name),
+            look_after_scanner=partial(look_after_scanner, client, ours, name),
             meter=runtime().metric_meter,
             notify=notify_with_node,
             record=record,

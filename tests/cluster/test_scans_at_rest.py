@@ -218,6 +218,22 @@ async def test_s44_a_scanner_that_is_stuck_shows_as_a_metric_as_long_as_it_is(pe
     assert meter.get(SCANNER_ATTEMPTS.name) == 7, "not known anew"
 
 
+async def test_a_scanner_that_is_stuck_is_looked_after_less_and_less_often(person: ApiClient, open_scan: Open) -> None:
+    """Each time is a request to Temporal, of each worker and cluster. Here the Lease is looked at each 0.3 s."""
+    await fleet(person)
+    await with_policy(person)
+    moments = list[float]()
+
+    async def look_after() -> int:
+        moments.append(asyncio.get_running_loop().time())
+        return 7
+
+    (await rest(await open_scan())).cancel()
+    await open_scan(report_lost_scan=Reports(), look_after_scanner=look_after)
+    await until(lambda: len(moments) >= 5)
+    assert moments[-1] - moments[-2] > 1.0, "with the fifth look"
+
+
 @pytest.mark.parametrize("why", ["it is given back", "another deployment's", "it scans itself"])
 async def test_no_scan_is_reported_as_lost(person: ApiClient, open_scan: Open, why: str) -> None:
     """One that is stopped, and one that is not ours to look after."""

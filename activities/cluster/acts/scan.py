@@ -66,6 +66,9 @@ WITHOUT_SCAN_SECONDS = 60.0
 LOOKS = 2
 """So often a worker without a scan reads the cluster Lease until one that stands still says that the scan is lost."""
 
+LOOKED_AFTER = 5
+"""With so many such looks, at the latest, the scanner is looked after again. Temporal takes half a minute to report a refusal."""
+
 PREPARED_FOR = 3
 """So many nodes stand, with their devices, for all others: most clusters have one kind."""
 
@@ -88,9 +91,10 @@ class ClusterScan(ScanActivities):
     NodeActions out; None: they stay as they are. notify_device_check: is called with a digest of the policies that name devices,
     when it has changed: a wrong address or password is found when it is written, and not an hour later. A Secret alone that
     changes is not noticed: it is read, and not watched (S40). report_lost_scan: is called when the cluster Lease stands still;
-    raises Unreachable. look_after_scanner: is called while it stands still, and answers at which attempt the scanner's workflow
-    task is; raises Unreachable. meter: the process's own, for what is known of the cluster. record: writes the decision stream,
-    None where none is configured. licences: by these, workers know one another's warnings; None: this one believes its own alone.
+    raises Unreachable. look_after_scanner: is called while it stands still, less and less often, and answers at which attempt the
+    scanner's workflow task is; raises Unreachable. meter: the process's own, for what is known of the cluster. record: writes the
+    decision stream, None where none is configured. licences: by these, workers know one another's warnings; None: this one
+    believes its own alone.
     """
 
     def __init__(
@@ -228,6 +232,7 @@ class ClusterScan(ScanActivities):
         that is stuck), people are warned of data at risk, too (S36). A scanner that is stopped gives its Lease back."""
         lasts = self._cluster_lease.duration.total_seconds()
         due = pause = LOST_AFTER * lasts / LOOKS
+        looked_after, again = "", 0.0
         while True:
             await asyncio.sleep(min(due, pause))
             due = pause
@@ -247,8 +252,11 @@ class ClusterScan(ScanActivities):
                 if ours and lost and seen.version != self._reported and self._report_lost_scan is not None:
                     await self._report_lost_scan()
                     self._reported = seen.version
-                if self._look_after_scanner is not None:
-                    self._gauges.scan_is_lost(await self._look_after_scanner() if ours and lost else 0)
+                if not (ours and lost) or self._look_after_scanner is None:
+                    self._gauges.scan_is_lost(0)
+                elif seen.version != looked_after or seen.seconds >= again:
+                    self._gauges.scan_is_lost(await self._look_after_scanner())
+                    looked_after, again = seen.version, min(2 * seen.seconds, seen.seconds + LOOKED_AFTER * pause)
 
     def _warn_of_data_at_risk(self) -> float:
         self.view.watches.follow_volumes()
