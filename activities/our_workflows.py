@@ -48,6 +48,7 @@ class OurWorkflows:
             raise NotOurs(f"{workflow_id} runs on task queue {found.task_queue}, which is not ours")
         return found
 
+
 Question = TypeVar("Question")
 Answer = TypeVar("Answer")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import sys
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -143,14 +144,14 @@ async def test_a_burst_that_went_wrong_is_named(cluster: SimulatedCluster, monke
     said = burst.broken_rules(cluster, sightings, cap=1)
     for expected in (
         "node-1: not recovered",
-        "node-1: switched off 0.",
+        r"node-1: switched off \d",  # so long after the look
         "node-2: not recovered",
         "node-2: switched off without a live look",
         "two writers",
         "2 nodes were in hand at once, and there were 1 permits",
         "node-3 was cordoned, and it was not broken",
     ):
-        assert any(each.startswith(expected) for each in said), (expected, said)
+        assert any(re.match(expected, each) for each in said), (expected, said)
 
 
 async def test_freed_is_when_nothing_of_before_is_left_in_the_api(cluster: SimulatedCluster) -> None:

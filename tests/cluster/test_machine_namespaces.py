@@ -7,20 +7,26 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from temporalio.testing import ActivityEnvironment
 
+from activities.cluster.acts.preservation import ClusterPreservation
+from activities.cluster.acts.remediation import ClusterRemediation
 from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.acts.targets import ClusterTarget
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.served_cluster import Connections, ServedCluster
 from activities.cluster.live.claims import Identities
+from activities.contracts.preservation import GiveUpRequest, HoldRequest, Wish
+from activities.contracts.remediation import RemediationPin
 from activities.contracts.target import LookVerdict
+from activities.errors import ErrorType
 from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
-from policy.episode.messages import Need, NeedKind
+from policy.episode.messages import Need, NeedKind, RemediationInput
 from policy.scan.explanation import MOST_IGNORED, explain
 from policy.scan.scan_report import ScanReport
 from simulator.client import ApiClient
 from starter.doctor import Level, health_checks
-from tests.cluster.acts.world import CLUSTER, NODE, empty_world
+from tests.cluster.acts.world import CLUSTER, NODE, NOW, empty_world, refused
 from tests.cluster.builders import CHECKS, DEFINITIONS, check, definition, node
 from tests.cluster.conftest import Open
 from tests.cluster.machines import (
@@ -159,6 +165,35 @@ async def test_s46_a_check_that_counts_no_more_is_gone_for_an_open_episode(syste
         await world.others.delete(theirs.path("machinehealthchecks", "workers"))
         gone = await world.target.last_look(request)
         assert (found.verdict, found.reason) == (gone.verdict, gone.reason), "as where it was deleted"
+
+
+@every_tenant
+@pytest.mark.parametrize("alone", [False, True])
+async def test_s46_what_an_episode_begins_with_makes_no_machine_count(tenant: System, *, alone: bool) -> None:
+    """Any client of Temporal may name one, by itself or beside a Node that it says is its own."""
+    async with empty_world() as world:
+        await replace(tenant, namespace="clusters").install(world.others)
+        await world.others.create("/api/v1/namespaces", {"metadata": {"name": tenant.namespace}})
+        await tenant.add_cluster(world.others)
+        await world.add_node()
+        await tenant.add_machine(world.others, "mine", node="" if alone else NODE)
+        node, ref = f"machine/{tenant.namespace}/mine" if alone else NODE, tenant.machine_ref("mine")
+        wanted = RemediationInput(cluster=CLUSTER, node=node, incident="i", machine=ref, strategies=("delete-machine",))
+        kept = HoldRequest(cluster=CLUSTER, node="" if alone else node, machine=ref, wish=Wish(keep=True))
+        given_up = GiveUpRequest(cluster=CLUSTER, node=node, machine=ref, machine_uid="", holder="", not_after=NOW)
+
+        async def named(source: PolicySource) -> RemediationPin:
+            served, run = ServedCluster(CLUSTER, world.connection, clock=world.clock, source=source), ActivityEnvironment().run
+            preservation = ClusterPreservation(served, world.looks, world.permits)
+            for act, request in ((preservation.hold, kept), (preservation.give_up, given_up)):
+                if source is not NAMES_TENANT:
+                    with refused(ErrorType.INVALID_CONFIG, EXPLAINED):
+                        await run(act, request)
+            return await run(ClusterRemediation(served, world.looks).pin, wanted)
+
+        assert (await named(NAMES_TENANT)).machine == ref, "else this test would see nothing"
+        with refused(ErrorType.INVALID_CONFIG, EXPLAINED):
+            await named(DEFAULT_SOURCE)
 
 
 async def test_s46_of_many_strangers_a_few_are_named(person: ApiClient, connection: ClusterConnection) -> None:

@@ -32,6 +32,7 @@ from activities.cluster.objects.live_machines import (
     machine_of,
     node_of,
     pause_of,
+    require_counted,
     resource_of,
 )
 from activities.cluster.objects.live_node import LiveNode, all_names, find_node, pinned_of, readable_mark, seen_node
@@ -139,6 +140,8 @@ class ClusterRemediation(DelegatingActivities, RemediationActivities):
         """The Machine it is about: the one that was named, else the Node's own."""
         if request.machine is not None:
             found = await find_machine(self._connections, request.machine)
+            if found is not None and not request.adopts:  # what we have left on it goes, whatever counts by now
+                require_counted(found, node.view if node is not None else None)
         elif node is not None:
             found = await machine_of(self._connections, node.view)
         else:

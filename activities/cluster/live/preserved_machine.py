@@ -40,6 +40,7 @@ from activities.cluster.objects.live_machines import (
     is_of_cluster,
     machine_of,
     machines_by_node,
+    require_counted,
     resource_of,
 )
 from activities.cluster.objects.live_node import LiveNode, find_node
@@ -137,6 +138,8 @@ class PreservedMachineReader:
         live = await find_node(self._nodes, name) if name else None
         if live is not None and found is not None and taken_name(found, live.view):
             live = None
+        if machine is not None and read is not None:
+            require_counted(read, live.view if live is not None else None)
         held = _held(found, live.view if live is not None else None)
         if held is None:
             return PreservedMachine(held=None)

@@ -125,6 +125,13 @@ def _live(connections: Readers, ref: ObjectRef, document: JsonObject) -> LiveMac
         raise failure(ErrorType.INVALID_CONFIG, f"{ref.key}: {error}") from error
 
 
+def require_counted(machine: LiveMachine, node: NodeView | None) -> None:
+    """Refuse one that does not count, but for that of a Node which names it as well: any client of Temporal may name any Machine
+    in what an episode begins with (S46). Raises InvalidConfig."""
+    if machine.view.uncounted and not may_be_its_node(machine.view, node):
+        raise failure(ErrorType.INVALID_CONFIG, f"{machine.ref.key}: {machine.view.uncounted}")
+
+
 async def find_check(connections: Readers, need: Need | None) -> JsonObject | None:
     """The need's health check as it is now, None where it was deleted, or does not count (S46), or none is asked for."""
     if need is None:
@@ -223,8 +230,7 @@ async def machine_named(connections: Readers, name: str) -> LiveMachine | None:
         return None
     for kind in (version for api in MACHINE_APIS for version in versions_of(MACHINES[api])):
         if (machine := await find_machine(connections, kind.ref(own, namespace))) is not None:
-            if machine.view.uncounted:
-                raise failure(ErrorType.INVALID_CONFIG, f"{machine.ref.key}: {machine.view.uncounted}")
+            require_counted(machine, None)
             return machine
     return None
 
