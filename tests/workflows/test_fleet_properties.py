@@ -81,6 +81,29 @@ def test_a_scanner_that_is_cancelled_in_the_very_task_that_answers_its_scan_ends
         assert clockwork.problems == [], "its replay goes the same way"
 
 
+@pytest.mark.parametrize("kept", [0, -2])
+def test_s44_a_command_in_the_very_task_of_a_reset_is_told_that_acts_may_be_under_way(kept: int) -> None:
+    """An update is handled before what comes with it in one task: here the seed of the new run, or the first task itself. n2 has
+    got its permit in what the reset took back; a history that has rolled knows the table from the one before."""
+    fleet = Fleet(1, nodes=4, cap=2, setting=Mode.REPAIR, perils=Perils())
+    with fleet.clockwork as clockwork:
+        fleet.start()
+        _pass(fleet, 20)
+        assert fleet.scanner is not None
+        fleet.scanner.suggests_rolling = True
+        _pass(fleet, 120)
+        former, body = fleet.scanner, fleet.nodes["n1"]
+        body.ready, body.since = "Unknown", fleet.now
+        fleet.put(body)
+        while not fleet.open:
+            clockwork.turn()
+        anew = clockwork.reset(former, former.tasks + kept if kept else 0, reapplies=False)
+        said = anew.update(*SAID["pause"])
+        while said.answer is None:
+            clockwork.turn()
+        assert "of which nodes is not known yet" in said.answer
+
+
 def test_what_a_reset_has_scheduled_anew_is_not_opened_long_after_it_was_decided() -> None:
     """S18: n7 had been well for a minute."""
     assert FleetPlay(1102).run() == []

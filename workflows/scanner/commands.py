@@ -150,7 +150,10 @@ class Commands:
         """What a person has to know of acts under way: a look before this command may have licensed one (S20)."""
         nodes = [node for node, permit in self._state.permits.items() if permit.state is not PermitState.PARKED]
         within, names = format_duration(options.ACT_WINDOW), some_of(nodes, MOST_NAMED)
-        if not self._state.known:  # which episodes hold a permit of the scanner before this one
+        info, report = workflow.info(), self._state.report
+        # A task that gives it a command may tell it of a reset only after that; what it has taken in then is of another run.
+        anew = info.run_id != info.original_execution_run_id and (report is None or report.run != info.run_id)
+        if anew or not self._state.known:  # which episodes hold a permit of the scanner before this one
             return f"; an act that was licensed before may still be done within {within}: of which nodes is not known yet"
         return f"; an act that was licensed before may still be done within {within}: {names}" if nodes else ""
 
