@@ -52,7 +52,7 @@ from activities.contracts.episodes import (
 )
 from activities.contracts.preservation import PreservationStarts, PreserveOutcome, PreserveRequest, PreserveResult
 from activities.errors import ErrorType, failure
-from activities.our_workflows import NotOurs, OurWorkflows
+from activities.our_workflows import NotOurs, OurWorkflows, is_silent
 from policy.episode.advice import until_well_or_asked
 from policy.episode.messages import (
     EpisodeResult,
@@ -71,7 +71,7 @@ from policy.episode.messages import (
 )
 from policy.episode.modes import CHANGES_REMEMBERED, MODE_CHANGES_MEMO, MODES_MEMO, ClusterModes, ModeChanges
 from policy.episode.node_action import CIRCUIT_BREAKER
-from policy.episode.permits import PermitAnswer, PermitDecision, PortionAnswer, ScannerAnswer, ScannerQuestion
+from policy.episode.permits import PermitAnswer, PermitDecision, PortionAnswer, ScannerAnswer, ScannerQuestion, silent_scanner
 from policy.history.spell_lifecycle import MOST_BYTES
 from policy.history.spell_lifecycle import MOST_OPEN as MOST_SPELLS
 from policy.history.spells import MOST_DAYS, MOST_RECORDS, NodeDays, ObservationRecord, ScannerSpells, Spell, unsound
@@ -456,9 +456,12 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
                 return ScannerAnswer()
-            raise failure(ErrorType.UNREACHABLE, f"the scanner can't be asked: {error.message}") from error
-        except (TimeoutError, WorkflowQueryFailedError) as error:
-            raise failure(ErrorType.UNREACHABLE, f"the scanner gives no answer: {str(error) or 'it takes too long'}") from error
+            why = silent_scanner(cluster) if is_silent(error) else f"the scanner can't be asked: {error.message}"
+            raise failure(ErrorType.UNREACHABLE, why) from error
+        except TimeoutError as error:
+            raise failure(ErrorType.UNREACHABLE, silent_scanner(cluster)) from error
+        except WorkflowQueryFailedError as error:
+            raise failure(ErrorType.UNREACHABLE, f"the scanner gives no answer: {error}") from error
 
 
 def _require_recent(decided: datetime | None) -> None:

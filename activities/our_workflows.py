@@ -8,8 +8,24 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
+from temporalio.api.enums.v1 import ResourceExhaustedCause
+from temporalio.api.errordetails.v1 import ResourceExhaustedFailure
 from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExecutionStatus, WorkflowQueryRejectedError
 from temporalio.common import QueryRejectCondition
+from temporalio.service import RPCError, RPCStatusCode
+
+NO_ANSWER = frozenset({RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED, RPCStatusCode.FAILED_PRECONDITION})
+
+
+def is_silent(error: RPCError) -> bool:
+    """Whether it is the workflow that gives no answer: in time, since its task fails, or since an earlier question still waits
+    for it, when Temporal refuses others ("consistent query buffer is full")."""
+    failure = ResourceExhaustedFailure()
+    full = (each.Unpack(failure) and failure.cause == BUSY for each in error.grpc_status.details)
+    return error.status in NO_ANSWER or (error.status is RPCStatusCode.RESOURCE_EXHAUSTED and any(full))
+
+
+BUSY = ResourceExhaustedCause.RESOURCE_EXHAUSTED_CAUSE_BUSY_WORKFLOW
 
 
 class NotOurs(Exception):  # noqa: N818 - what a stranger has begun, not a mistake

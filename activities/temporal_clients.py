@@ -37,7 +37,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from activities.contracts import search_attributes
 from activities.contracts.episode_start import start_options
 from activities.errors import ErrorType, failure
-from activities.our_workflows import NotOurs, OurWorkflows, QueryLine
+from activities.our_workflows import NotOurs, OurWorkflows, QueryLine, is_silent
 from policy.episode.messages import (
     EpisodeInput,
     FencingInput,
@@ -52,7 +52,7 @@ from policy.episode.messages import (
 )
 from policy.episode.modes import ClusterModes
 from policy.episode.node_action import ANSWERS, ActionName, NodeActionSpec, Verb
-from policy.episode.permits import PermitQuestion, PermitQuestions
+from policy.episode.permits import PermitQuestion, PermitQuestions, silent_scanner
 from policy.fence.credential_hosts import CredentialHosts
 from policy.fence.template_reader import GROUP, KIND, VERSION
 from policy.history.offenders import FoundRepairs, OffenderAnswer, OffenderRules, hardware_of, offence
@@ -96,7 +96,7 @@ class ScannerPermits:
             async with asyncio.timeout(QUERY_TIMEOUT.total_seconds()):
                 return await line.answer(question)
         except TimeoutError:
-            return _Answers(problem=f"the scanner of {cluster} can't be asked for the permit: it has not answered in time")
+            return _Answers(problem=silent_scanner(cluster))
 
     async def _ask(self, cluster: str, questions: tuple[PermitQuestion, ...]) -> _Answers:
         asked = PermitQuestions(questions=questions)
@@ -107,6 +107,8 @@ class ScannerPermits:
         except WorkflowQueryRejectedError:
             return _Answers(problem=f"the scanner of {cluster} has been stopped")
         except (RPCError, WorkflowQueryFailedError, NotOurs) as error:
+            if isinstance(error, RPCError) and is_silent(error):
+                return _Answers(problem=silent_scanner(cluster))
             return _Answers(problem=f"the scanner of {cluster} can't be asked for the permit: {error}")
         found = {(each.node, each.incident, each.override): each for each in answered.questions}
         return _Answers(

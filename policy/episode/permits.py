@@ -7,6 +7,7 @@ table.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
@@ -84,6 +85,11 @@ class Replacing:
     node: str
     since: datetime
     until: datetime | None = None
+
+
+def silent_scanner(cluster: str) -> str:
+    """Of a scanner that runs, to people: Temporal's own words for it help none of them."""
+    return f"the scanner of {cluster} does not answer: `nodewarden status -c {shlex.quote(cluster)}` says why, and what to do"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

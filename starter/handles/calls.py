@@ -31,6 +31,7 @@ from temporalio.common import QueryRejectCondition
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
+from activities.our_workflows import NO_ANSWER, is_silent
 from activities.temporal_clients import FAILS_FROM, task_attempts
 from policy.values.display_text import in_a_line
 from starter.errors import MissingError, RefusedError, RequestError, SilentError
@@ -41,8 +42,6 @@ from workflows.kit import options
 ANSWER_WITHIN = options.ANSWERED_WITHIN + timedelta(seconds=2)
 DECIDED_WITHIN = timedelta(seconds=5)
 ASK_AGAIN = timedelta(milliseconds=100)
-
-_NO_ANSWER = {RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED, RPCStatusCode.FAILED_PRECONDITION}
 
 NEWEST_EVENTS = 50
 
@@ -73,7 +72,7 @@ async def ask(
                 raise RefusedError(f"{what}: {error}") from error
             await asyncio.sleep(ASK_AGAIN.total_seconds())
         except RPCError as error:
-            if error.status in _NO_ANSWER:
+            if is_silent(error):
                 raise SilentError(await why_silent(client, workflow_id, what)) from error
             raise unanswered(error, what=what) from error
         else:
@@ -93,7 +92,7 @@ async def send_update(
     except WorkflowUpdateFailedError as error:
         raise RefusedError(str(getattr(error.cause, "message", "") or error.cause)) from error
     except (WorkflowUpdateRPCTimeoutOrCancelledError, RPCError) as error:
-        if isinstance(error, RPCError) and error.status not in _NO_ANSWER:
+        if isinstance(error, RPCError) and not is_silent(error):
             raise unanswered(error, what=what) from error
         raise SilentError(f"{await why_silent(client, workflow_id, what)}; the request may still arrive") from error
     return result
@@ -104,7 +103,7 @@ def unanswered(error: RPCError, *, what: str) -> RequestError:
     if error.status is RPCStatusCode.NOT_FOUND:
         return MissingError(f"no open {what}")
     if error.status in {
-        *_NO_ANSWER,
+        *NO_ANSWER,
         RPCStatusCode.UNAVAILABLE,
         RPCStatusCode.UNKNOWN,
     }:  # the last: the connection broke meanwhile

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import uuid
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -20,6 +21,7 @@ from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureEr
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Worker
 
+from activities.our_workflows import BUSY
 from activities.temporal_clients import ObservationStarter
 from policy.episode.messages import FencingInput, NeedKind, Outcome, Phase, device_check_id, scanner_id
 from policy.history.spells import OBSERVATION, Ending, NodeDays, ObservationRecord, Spell
@@ -35,6 +37,7 @@ from starter.handles.observations import Observations
 from tests.replay.recording import keep_history
 from tests.starter.standins import ScannerStandIn
 from tests.workers.server import SILENT
+from tests.workflows.test_asking_for_the_permit import full
 from workers.configuration.settings import load
 from workers.errors import OLD_MOMENT
 from workers.temporal_namespace import holder
@@ -293,7 +296,9 @@ async def test_what_is_stuck_on_a_history_that_can_t_be_replayed_says_so(warden:
     assert f"terminate --workflow-id scanner/{cluster} " in str(silent.value)
 
 
-async def test_s44_a_scanner_with_a_task_that_fails_without_a_trace_says_so_and_what_ends_it(server: str, cluster: str) -> None:
+async def test_s44_a_scanner_with_a_task_that_fails_without_a_trace_says_so_and_what_ends_it(
+    server: str, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Temporal refuses each answer to a task after one that timed out (temporalio/sdk-rust#888): no failure in its history."""
     async with Nodewarden.connect(load(), address=server, namespace=SILENT) as warden:
         client, queue = warden.client, f"failing-{cluster}"
@@ -317,6 +322,9 @@ async def test_s44_a_scanner_with_a_task_that_fails_without_a_trace_says_so_and_
             await warden.scanner_status(cluster)
         assert f"`temporal workflow terminate --workflow-id scanner/{cluster} --reason …`" in str(stuck.value)
         assert "`nodewarden scan start` begins the next one" in str(stuck.value)
+        monkeypatch.setattr(WorkflowHandle, "query", AsyncMock(side_effect=full(BUSY)))
+        with pytest.raises(SilentError, match=re.escape(str(stuck.value))):
+            await warden.scanner_status(cluster)
 
 
 async def test_a_scanner_whose_history_no_worker_can_replay_is_replaced_by_itself(server: str, cluster: str) -> None:

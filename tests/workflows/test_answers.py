@@ -12,7 +12,7 @@ from activities import episodes
 from activities.contracts.episodes import AskPermit
 from activities.errors import ErrorType
 from policy.episode.messages import episode_id
-from policy.episode.permits import PermitAnswer, PermitDecision, PermitRequest, ScannerAnswer, ScannerQuestion
+from policy.episode.permits import PermitAnswer, PermitDecision, PermitRequest, ScannerAnswer, ScannerQuestion, silent_scanner
 from tests.cluster.acts.world import refused
 from tests.workflows.scanner_run import ScriptedCluster, report, scanning
 from tests.workflows.test_describing import service
@@ -54,7 +54,7 @@ async def test_without_a_scanner_a_permit_is_refused_and_where_it_is_silent_noth
     )
     monkeypatch.setattr(episodes, "ANSWERED_WITHIN", timedelta(seconds=1))
     await server.client.start_workflow("HealthScanner", id="scanner/silent", task_queue="of-no-worker")
-    with refused(ErrorType.UNREACHABLE, "gives no answer"):
+    with refused(ErrorType.UNREACHABLE, silent_scanner("silent")):
         await ActivityEnvironment().run(asking.request_permit, replace(request, cluster="silent"))
 
 
