@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import accumulate, chain, compress, repeat
+from typing import Any
 
 from pydantic import TypeAdapter
 from temporalio import activity
@@ -69,7 +70,7 @@ from policy.episode.messages import (
     episode_id,
     scanner_id,
 )
-from policy.episode.modes import CHANGES_REMEMBERED, MODE_CHANGES_MEMO, MODES_MEMO, ClusterModes, ModeChanges
+from policy.episode.modes import CHANGES_REMEMBERED, LONGEST_KEPT, MODE_CHANGES_MEMO, MODES_MEMO, ClusterModes, ModeChanges
 from policy.episode.node_action import CIRCUIT_BREAKER
 from policy.episode.permits import PermitAnswer, PermitDecision, PortionAnswer, ScannerAnswer, ScannerQuestion, silent_scanner
 from policy.history.spell_lifecycle import MOST_BYTES
@@ -77,6 +78,7 @@ from policy.history.spell_lifecycle import MOST_OPEN as MOST_SPELLS
 from policy.history.spells import MOST_DAYS, MOST_RECORDS, NodeDays, ObservationRecord, ScannerSpells, Spell, unsound
 from policy.preservation.preservation_index import PreservationNeed
 from policy.scan.pauses import PAUSES_MEMO, Pauses, with_said
+from policy.values.display_text import in_a_line
 from policy.values.mode import Mode
 
 _ANYTHING = TypeAdapter[object](object)
@@ -85,6 +87,9 @@ QUERY_TIMEOUT = timedelta(seconds=5)
 ANSWERED_WITHIN = timedelta(seconds=18)
 FIRST_PAUSES = (0.0, 0.05, 0.1, 0.2, 0.5)
 """In seconds, between queries for an answer: most are there with the first, since a query waits for the task before it."""
+
+ASKED_AGAIN = 3
+"""By so many attempts an episode that has ended is asked what people had said to it."""
 
 MOST_LIVES = 10
 """So many runs of the scanner are looked through, its own among them."""
@@ -158,6 +163,7 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
             keeper = await self._describe(request.cluster, need.victim)
             none = PreserveOutcome(victim=need.victim, opened=Opened.REFUSED)
             return await self._signal_keeper(request.cluster, need, keeper) if keeper.open else none
+        before = await self._held_before(request.cluster, need.victim)
         wanted = PreservationInput(
             cluster=request.cluster,
             node=need.victim,
@@ -169,6 +175,8 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
             automatic=need.automatic,
             unhealthy=need.unhealthy,
             holder=request.holder,
+            held=in_a_line(before.reason, LONGEST_KEPT) if before is not None else "",
+            held_until=before.until if before is not None else None,
         )
         try:
             await self._client.start_workflow(
@@ -211,7 +219,10 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
                 return None
             run = self._client.get_workflow_handle(handle.id, run_id=description.run_id, result_type=EpisodeResult)
             if description.status is not WorkflowExecutionStatus.COMPLETED:
-                return await self._held_at_its_end(run, episode, description.close_time or datetime.now(UTC))
+                if need.since is not None and need.since > (description.close_time or datetime.now(UTC)):
+                    return None
+                held, ends = await self._held_at_its_end(run), until_well_or_asked(episode.node, once=need.since is not None)
+                return replace(held, reason=f"{held.reason}; {ends}") if held is not None else None
             last = await run.result(follow_runs=False, rpc_timeout=QUERY_TIMEOUT)
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
@@ -222,25 +233,35 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
             return _Stopped(f"{ended}; {until_well_or_asked(episode.node)}")
         return None
 
-    async def _held_at_its_end(
-        self, run: WorkflowHandle[object, EpisodeResult], episode: FencingInput | RemediationInput, ended: datetime
-    ) -> _Stopped | None:
-        """Of an episode that was terminated, or failed: what people had said to it is in its history alone (S44). One that does
-        not answer, since no code can replay it, keeps no node from being repaired."""
-        since = episode.need.since if episode.need is not None else None
-        if since is not None and since > ended:
+    async def _held_before(self, cluster: str, victim: str) -> _Stopped | None:
+        """What a person had said to the last episode of that machine, where it was terminated or failed."""
+        handle = self._client.get_workflow_handle(episode_id(cluster, victim))
+        try:
+            last = await handle.describe(rpc_timeout=QUERY_TIMEOUT)
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return None
+            raise failure(ErrorType.UNREACHABLE, f"Temporal can't describe {handle.id}: {error.message}") from error
+        if last.status in {WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.COMPLETED} or not self._is_ours(last):
             return None
+        return await self._held_at_its_end(self._client.get_workflow_handle(handle.id, run_id=last.run_id))
+
+    async def _held_at_its_end(self, run: WorkflowHandle[Any, Any]) -> _Stopped | None:
+        """Of an episode that was terminated, or failed: what people had said to it is in its history alone (S44). One that does
+        not answer, since no code can replay it, keeps no node from being repaired; busy workers may answer later. reason: without
+        what ends it."""
         try:
             status: EpisodeStatus = await run.query("status", result_type=EpisodeStatus, rpc_timeout=QUERY_TIMEOUT)
         except (RPCError, WorkflowQueryFailedError) as error:
+            if isinstance(error, RPCError) and is_silent(error) and activity.info().attempt < ASKED_AGAIN:
+                raise failure(ErrorType.UNREACHABLE, f"{run.id} does not say yet whether a person held it") from error
             activity.logger.warning("whether a person held %s when it ended is not known: %s", run.id, error.message)
             return None
         over = status.held_until is not None and status.held_until <= activity.info().started_time
         if not (said := status.aborted or ("" if over else status.held)):
             return None
-        until = None if status.aborted else status.held_until
         was = f"incident {status.incident} did not end by itself, and was {said}"
-        return _Stopped(f"{was}; {until_well_or_asked(episode.node, once=since is not None)}", until)
+        return _Stopped(was, None if status.aborted else status.held_until)
 
     async def name_deployment(self, request: NameRequest) -> DeploymentName:  # noqa: ARG002 - one deployment, whatever the cluster
         """Asked of the server, so that every process of a deployment says the same."""

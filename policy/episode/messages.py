@@ -163,7 +163,9 @@ class PreservationInput(EpisodeInput):
 
     machine: the Machine of the node; None: a Node alone. keep: preserve it from now on, as the annotation does; False if the
     annotation is there already. automatic: the pool's cap allows it. hold: for how long, None for the pool's time-out.
-    isolate: cut it off once it has failed. unhealthy: what a health check says about it, "" while none finds it unhealthy.
+    isolate: cut it off once it has failed. unhealthy: what a health check says about it, "" while none finds it unhealthy. held:
+    what a person had said to the last episode, which did not end by itself: this one begins held, "" where it does not.
+    held_until: None: until a person ends that.
     """
 
     machine: ObjectRef | None = None
@@ -172,6 +174,8 @@ class PreservationInput(EpisodeInput):
     hold: timedelta | None = None
     isolate: bool = False
     unhealthy: str = ""
+    held: str = ""
+    held_until: datetime | None = None
 
     attested_fields = ("hold", "isolate")
 

@@ -9,17 +9,20 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
+from unittest.mock import AsyncMock
 from uuid import uuid4
 
 import pytest
 from temporalio import workflow
 from temporalio.api.enums.v1 import EventType
-from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import ActivityEnvironment, WorkflowEnvironment
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
+from activities import episodes
 from activities.contracts import metrics
 from activities.contracts.episodes import (
     STOPPED_MEMO,
@@ -34,8 +37,9 @@ from activities.contracts.episodes import (
     OpenOutcome,
     OpenRequest,
 )
-from activities.contracts.preservation import PreserveOutcome, PreserveRequest
+from activities.contracts.preservation import Hold, HoldRequest, PreserveOutcome, PreserveRequest
 from activities.episodes import EpisodeService, _last_that_knew
+from activities.errors import ErrorType
 from policy.episode.messages import (
     EpisodeResult,
     EpisodeStatus,
@@ -57,10 +61,13 @@ from policy.history.spells import MOST_DAYS, NodeDays, ObservationRecord, Scanne
 from policy.preservation.preservation_index import PreservationNeed
 from policy.scan.pauses import PAUSES_MEMO, PastPause, Pause
 from policy.values.mode import Mode
+from tests.cluster.acts.world import refused
 from tests.workflows.fencing_run import fencing
-from tests.workflows.preservation_run import machine, preserving
-from tests.workflows.surroundings import Measured
+from tests.workflows.preservation_run import MACHINE, ScriptedMachine, machine, preserving
+from tests.workflows.surroundings import Measured, eventually, let_pass
 from tests.workflows.world import NODE, World, plan
+from workflows.definitions.episodes import Preservation
+from workflows.kit.messages import ResumeRequest
 from workflows.kit.options import WORKFLOW_QUEUE
 
 pytestmark = pytest.mark.timeout(30)
@@ -324,6 +331,70 @@ async def test_s44_what_a_person_has_said_to_an_episode_holds_where_that_is_term
     assert (found.opened, said in found.reason) == (expected, True), found.reason
     assert found.until == (until if expected is Opened.HELD_OFF else None)
     assert (f"`nodewarden fence {NODE} --reason …`" in found.reason) is (expected is Opened.HELD_OFF)
+
+
+async def test_s44_workers_that_are_busy_are_asked_again_what_a_person_has_said_to_an_episode(
+    env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing but a history that no code can replay keeps no node from being repaired."""
+    world = World(need=Need(kind=NeedKind.CHECK, since=datetime.now(UTC) - timedelta(minutes=1)))
+    async with fencing(env, world, at="mark") as run:
+        await run.hold()
+        await run.handle.terminate()
+        cluster = run.handle.id.split("/")[1]
+        ours = EpisodeService(env.client, task_queue=f"{WORKFLOW_QUEUE}-{cluster}", holder=nameless)
+        again = FencingInput(cluster=cluster, node=NODE, incident="i-2", need=world.need)
+        silent = RPCError("Timeout expired", RPCStatusCode.CANCELLED, b"")
+        monkeypatch.setattr(WorkflowHandle, "query", AsyncMock(side_effect=silent))
+        environment, asked_in = ActivityEnvironment(), OpenRequest(cluster=cluster, episodes=(again,))
+        with refused(ErrorType.UNREACHABLE, "does not say yet whether a person held it"):
+            await environment.run(ours.open, asked_in)
+        environment.info = replace(environment.info, attempt=episodes.ASKED_AGAIN)
+        (found,) = (await environment.run(ours.open, asked_in)).outcomes
+        assert found.opened is Opened.STARTED
+        await env.client.get_workflow_handle(found.workflow_id).terminate()
+
+
+@pytest.mark.parametrize("word", ["hold", "abort", "resume"])
+async def test_s44_a_preservation_goes_on_held_where_a_person_held_the_one_that_was_terminated(
+    env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch, word: str
+) -> None:
+    """S20: the next one gave up the machine that a person had in hand once its time was over. It is kept all the same (S21)."""
+    world, real = machine("now", fails=True), ScriptedMachine.hold
+
+    async def hold(self: ScriptedMachine, request: HoldRequest) -> Hold:
+        if request.wish.release:
+            await asyncio.Event().wait()  # an abort is heard, and not carried out yet
+        return await real(self, request)
+
+    monkeypatch.setattr(ScriptedMachine, "hold", hold)
+    monkeypatch.setattr(episodes, "QUERY_TIMEOUT", timedelta(seconds=20))  # on a busy machine
+    async with preserving(env, world) as run:
+        await run.is_in(Phase.FAILED_PRESERVED)
+        if word == "abort":
+            await run.abort()
+        else:
+            await run.says(Preservation.hold)
+        if word == "resume":
+            await run.says(Preservation.resume)
+        await run.handle.terminate()
+        cluster = run.handle.id.split("/")[1]
+        ours = EpisodeService(env.client, task_queue=f"{WORKFLOW_QUEUE}-{cluster}", holder=nameless)
+        need = PreservationNeed(victim=NODE, action="none", reason="it has failed", stamp="two", machine=MACHINE)
+        environment = ActivityEnvironment()
+        environment.info = replace(environment.info, started_time=datetime.now(UTC))
+        await environment.run(ours.preserve, PreserveRequest(cluster=cluster, holder="us", needs=(need,)))
+        status = await run.is_in(Phase.FAILED_PRESERVED)
+        was = {"hold": "held by ada (identity not verified): its disks", "abort": "aborted by ada (identity not verified)"}
+        assert status.held.startswith(f"held by scanner/{cluster} (identity not verified): incident ") is (word != "resume")
+        assert (was.get(word, "") in status.held, world.held.expiry is not None) == (True, True)
+        await run.skip(timedelta(hours=73))
+        await let_pass(env, run.handle, timedelta(minutes=1))
+        assert ("delete" in world.acts) is (word == "resume")
+        if word != "resume":
+            ends = ResumeRequest(who="bob", reason="seen", of=f"scanner/{cluster}", question=status.question)
+            await env.client.get_workflow_handle(run.handle.id).execute_update(Preservation.resume, ends)
+            await eventually(env, lambda: "delete" in world.acts)
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,7 @@ from policy.fence.plan import PowerDevice
 from policy.values.display_text import counted
 from policy.values.object_refs import ObjectRef
 from policy.values.times import written
+from workflows.episode.commands import take_hold
 from workflows.episode.end import close, refusal
 from workflows.episode.episode import Episode
 from workflows.episode.node_writes import UNMARK_PAUSE, Adoption, NodeWriter
@@ -49,7 +50,7 @@ from workflows.episode.state import End, GivingUpProgress, PreservationProgress,
 from workflows.kit import options
 from workflows.kit.continuation import NewHistory
 from workflows.kit.interrupts import Interrupt, Vetoed, as_interrupt
-from workflows.kit.messages import ExtendRequest, PersonRequest
+from workflows.kit.messages import ExtendRequest, HoldEpisodeRequest, PersonRequest
 from workflows.preservation.isolation import NEED, KeptMachineIsolation
 
 LOOK_PAUSE = timedelta(seconds=10)
@@ -75,6 +76,9 @@ class PreservationStory:
         if episode.state.preservation is None:
             wish = Wish(keep=request.keep, automatic=request.automatic, duration=request.hold, isolate=request.isolate)
             episode.state.preservation = PreservationProgress(wish=wish, unhealthy=request.unhealthy, machine=request.machine)
+            if request.held:  # the machine is kept, and no pod or path of it is touched before a person ends that (S44)
+                hold = HoldEpisodeRequest(who=request.requester, reason=request.held, until=request.held_until)
+                take_hold(episode, hold)
         self._progress = episode.state.preservation
         self._node_writer = NodeWriter(episode)
         self._adoption = Adoption(episode, self._node_writer)
