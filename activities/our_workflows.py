@@ -20,9 +20,10 @@ NO_ANSWER = frozenset({RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED,
 def is_silent(error: RPCError) -> bool:
     """Whether it is the workflow that gives no answer: in time, since its task fails, or since an earlier question still waits
     for it, when Temporal refuses others ("consistent query buffer is full")."""
-    failure = ResourceExhaustedFailure()
-    full = (each.Unpack(failure) and failure.cause == BUSY for each in error.grpc_status.details)
-    return error.status in NO_ANSWER or (error.status is RPCStatusCode.RESOURCE_EXHAUSTED and any(full))
+    if error.status is not RPCStatusCode.RESOURCE_EXHAUSTED:
+        return error.status in NO_ANSWER
+    found = ResourceExhaustedFailure()
+    return any(each.Unpack(found) and found.cause == BUSY for each in error.grpc_status.details)
 
 
 BUSY = ResourceExhaustedCause.RESOURCE_EXHAUSTED_CAUSE_BUSY_WORKFLOW
