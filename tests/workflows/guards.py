@@ -290,6 +290,8 @@ GUARDS: dict[Callable[[int], list[str]], tuple[Guard, ...]] = {
               'await self.episode.wait_while_held()\n                    continue', "pass"),
         Guard("a deployment learns its name before it evicts", "S38", 6, KEPT,
               '        if self.episode.state.holder:\n            return', '        if True:\n            return'),
+        Guard("a hold of the one that was terminated goes on", "S20, S44", 120, KEPT,
+              "                take_hold(episode, hold)", "                pass"),
     ),
     later_preservation: (
         Guard("a deletion that is not licensed any more asks for a permit anew", "S14", 52, GIVING_UP,

@@ -20,7 +20,16 @@ from pydantic import TypeAdapter
 from temporalio.exceptions import ApplicationError
 
 from activities.errors import ErrorType, failure
-from policy.episode.messages import EpisodeResult, Kind, Outcome, Phase, PreservationInput, PreservationUpdate, episode_id
+from policy.episode.messages import (
+    EpisodeResult,
+    Kind,
+    Outcome,
+    Phase,
+    PreservationInput,
+    PreservationUpdate,
+    episode_id,
+    scanner_id,
+)
 from policy.episode.permits import PermitAnswer, PermitDecision, Release
 from policy.fence.plan import CORDON, UNCORDON
 from policy.fence.power import PowerState
@@ -42,7 +51,7 @@ from workflows.definitions.episodes import Preservation, Remediation
 from workflows.kit.messages import AbortRequest, ExtendRequest, HoldEpisodeRequest, PersonRequest, ResumeRequest
 
 CLUSTER = "adversity"
-EPISODE = episode_id(CLUSTER, NODE)
+EPISODE, SCANNER = episode_id(CLUSTER, NODE), scanner_id(CLUSTER)
 RELEASE = TypeAdapter(Release)
 WAITS = (0.0, 0.0, 0.05, 0.4, 2.0, 12.0, 70.0, 600.0, 3600.0)
 LONGEST = 20_000
@@ -179,9 +188,10 @@ class KeptPlay:
         """A rule is broken."""
         self.broken.append(f"{rule}: {what}")
 
-    def _starts(self) -> None:
+    def _starts(self, held: str = "") -> None:
+        """held: what a person had said to the one before it, which was terminated."""
         self._episodes += 1
-        self._said.clear()
+        self._said[:] = [("hold", Word(taken=self.clockwork.now, done=True), None)] if held else []
         self.permit = False
         if self.kept.devices.mark is None:  # which alone tells of a predecessor
             self._underway.clear()
@@ -195,6 +205,8 @@ class KeptPlay:
             isolate=self._isolates,
             holder=self.draw.choice(("us", "us", "")),
             reason="drawn",
+            requester=SCANNER,
+            held=held,
         )
         self.clockwork.start("Preservation", EPISODE, request)
 
@@ -558,7 +570,10 @@ class KeptPlay:
         self._says("hold", HoldEpisodeRequest(who="ada", reason="drawn"))
 
     def person_resumes(self) -> None:
-        self._says("resume", ResumeRequest(who="ada", reason="drawn"))
+        """Their own hold, and the one that the scanner has handed on."""
+        handed_on = self._open is not None and any(each.startswith(SCANNER) for each in self._open.query("status").held_by)
+        for owner in ("", SCANNER) if handed_on else ("",):
+            self._says("resume", ResumeRequest(who="ada", reason="drawn", of=owner))
 
     def person_releases(self) -> None:
         self._says("release", PersonRequest(who="ada", reason="drawn"))
@@ -585,8 +600,9 @@ class KeptPlay:
     def episode_is_terminated(self) -> None:
         """And another one begins, in a new incident."""
         if (execution := self._open) is not None and self.kept.present:
+            status = execution.query("status")
             execution.terminate()
-            self._starts()
+            self._starts(status.aborted or status.held)
 
     def episode_is_cancelled(self) -> None:
         if (execution := self._open) is not None:

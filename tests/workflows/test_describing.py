@@ -652,7 +652,9 @@ class SpeechlessKeeper:
 async def asked(client: Client, node: str, *, going: bool) -> PreserveOutcome:
     need = PreservationNeed(victim=node, action="none", reason="it is gone, and was kept", stamp="one", going=going)
     request = PreserveRequest(cluster=CLUSTER, holder="us", needs=(need,))
-    (outcome,) = (await ActivityEnvironment().run(service(client).preserve, request)).outcomes
+    environment = ActivityEnvironment()
+    environment.info = replace(environment.info, attempt=episodes.ASKED_AGAIN)  # no worker answers for one that has ended
+    (outcome,) = (await environment.run(service(client).preserve, request)).outcomes
     assert isinstance(outcome, PreserveOutcome)
     return outcome
 
