@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from tests.workflows.fleet_moves import FleetPlay
 from tests.workflows.plays import Move
-from tests.workflows.preservation_moves import KeptPlay
+from tests.workflows.preservation_moves import LATER, LATEST, KeptPlay
 from tests.workflows.scenario_run import Play, Scenario
 from tests.workflows.taken_out import changed
 
@@ -51,7 +51,12 @@ def preservation(seed: int) -> list[str]:
 
 def later_preservation(seed: int) -> list[str]:
     """The same with the moves that were found later."""
-    return KeptPlay(seed, later=True).run()
+    return KeptPlay(seed, alphabet=LATER).run()
+
+
+def latest_preservation(seed: int) -> list[str]:
+    """The same with those that were found after these."""
+    return KeptPlay(seed, alphabet=LATEST).run()
 
 
 def scanner(seed: int) -> list[str]:
@@ -82,6 +87,7 @@ STORY, STEPS = "workflows/remediation/story.py", "workflows/remediation/steps.py
 LADDER_STEP, GIVING_UP = "workflows/remediation/ladder_step.py", "workflows/remediation/after_preservation.py"
 PREFLIGHT, EPISODE = "workflows/episode/preflight.py", "workflows/episode/episode.py"
 NODE_WRITES, COMMANDS = "workflows/episode/node_writes.py", "workflows/episode/commands.py"
+PATHS = "workflows/fencing/paths.py"
 KEPT, APART = "workflows/preservation/story.py", "workflows/preservation/isolation.py"
 DEFINITIONS = "workflows/definitions/episodes.py"
 FENCING, POWER_STEPS = "workflows/fencing/story.py", "workflows/fencing/power_steps.py"
@@ -252,9 +258,9 @@ GUARDS: dict[Callable[[int], list[str]], tuple[Guard, ...]] = {
               "                continue  # what was said meanwhile is heard first (S20)", "                pass"),
         Guard("a permit before the deletion", "S14", 1, GIVING_UP,
               "if not progress.asked and not self.episode.state.permit:", "if False:"),
-        Guard("a permit before anything is cut", "S14", 3, APART,
+        Guard("a permit before anything is cut", "S14", 900, APART,
               '        await self._obtain_permit()\n        # A last', "        # A last"),
-        Guard("that permit is given back while the machine stays cut", "S14", 105, APART,
+        Guard("that permit is given back while the machine stays cut", "S14", 1025, APART,
               '        await self._leave()\n        return self._known', "        return self._known"),
         Guard("a machine that is asked for after all is kept", "S27", 337, GIVING_UP,
               "                await self._go_back(found)", "                pass"),
@@ -308,6 +314,53 @@ GUARDS: dict[Callable[[int], list[str]], tuple[Guard, ...]] = {
               "(found and not progress.cutting_off.marked and workflow.patched(FOUND_MARKED))", "False"),
         Guard("the machine is looked at after the wait for a permit to cut it off", "S20", 411, APART,
               "waited and workflow.patched(LOOKS_AFTER_WAIT)", "False"),
+    ),
+    latest_preservation: (
+        Guard("no permit is kept where a person keeps the machine after all", "S14", 140, GIVING_UP,
+              "        await give_back_permit(episode, outcome=Outcome.RELEASED.value, problem=why)", "        pass"),
+        Guard("an abort is heard while no permit is granted", "S20", 62, GIVING_UP,
+              "return await self._aborted(abort)\n            self.episode.state.problem",
+              "pass\n            self.episode.state.problem"),
+        Guard("no permit is asked for once the machine is to be let go", "S14", 63, APART,
+              "or waits or self._objection():", "or waits:"),
+        Guard("a permit goes that was granted when it was not wanted any more", "S14", 263, APART,
+              "            if self._episode.state.permit:\n                await self._leave()  # granted",
+              "            if False:\n                await self._leave()  # granted"),
+        Guard("pods that are left behind the cut are tried again", "S44", 2770, APART,
+              "if self._known.isolation.pods_left:", "if False:"),
+        Guard("what restarts before it is cut off is cut off in its new boot", "S44", 1463, APART,
+              "        await self._pin_boot()\n", "        pass\n"),
+        Guard("what a predecessor may have freed counts once something of its own is begun", "S35", 1284, APART,
+              "self._known.freed_before = self._freed or (not self.begun and self._episode.state.freed)",
+              "self._known.freed_before = self._freed"),
+        Guard("a predecessor may have freed pods behind what it has cut", "S35", 1284, APART,
+              "                note_unseen_cuts(self._episode, pin.adopted_paths)", "                pass"),
+        Guard("no person is asked about a path that is open", "S44", 387, APART,
+              "                await sequence.let_go_of_open_paths()", "                pass"),
+        Guard("a person's word gives a path back", "S44", 525, APART,
+              "if self._episode.state.path_command is not None:", "if False:"),
+        Guard("an abort is heard while a path is to be given back", "S20", 354, APART,
+              "            if self._episode.state.abort_asked is not None:\n                return self.left",
+              "            if False:\n                return self.left"),
+        Guard("what a predecessor has left cut is found before the machine is given up", "S35", 797, KEPT,
+              "                await self._apart.find_adopted()\n                await self.episode.publish",
+              "                await self.episode.publish"),
+        Guard("a mark goes that an adoption without an answer has written", "S35", 65, KEPT,
+              "            self._progress.marked = True  # for all", "            pass  # for all"),
+        Guard("nothing is drained while a predecessor's act may be under way", "S34", 18, KEPT,
+              "if hold.drain and not self._adopts:", "if hold.drain:"),
+        Guard("nor cut off", "S34", 4369, KEPT,
+              "if not self._adopts and await self._apart.carry_out(hold):", "if await self._apart.carry_out(hold):"),
+        Guard("what can't be adopted yet is tried again after a while", "S35", 123, KEPT,
+              "elif (again := self._apart.next_try(hold)) is not None:", "if (again := self._apart.next_try(hold)) is not None:"),
+        Guard("another Machine of that name is not given up", "S9", 128, GIVING_UP,
+              "if error_type(error) is ErrorType.TARGET_CHANGED:", "if False:"),
+        Guard("what a health check has called failed is so until its Node is well", "S44", 158, GIVING_UP,
+              'kept.unhealthy = "" if found.well else kept.unhealthy', 'kept.unhealthy = ""'),
+        Guard("and no longer", "S35", 378, GIVING_UP,
+              'kept.unhealthy = "" if found.well else kept.unhealthy', "pass"),
+        Guard("a path is let go of which the note may be written", "S35", 387, PATHS,
+              "if workflow.patched(MAY_BE_NOTED):", "if False:"),
     ),
     scanner: (
         Guard("the memo of a new history", "S44, S52", 17, SCANNER,

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from pydantic import TypeAdapter
@@ -31,9 +31,10 @@ from policy.episode.messages import (
     scanner_id,
 )
 from policy.episode.permits import PermitAnswer, PermitDecision, Release
-from policy.fence.plan import CORDON, UNCORDON
+from policy.fence.plan import CORDON, UNCORDON, Act
 from policy.fence.power import PowerState
 from policy.objects.nodes import PRESERVE_ANNOTATION
+from policy.preservation.machine_snapshot import Isolation
 from policy.preservation.requests import ISOLATE_ANNOTATION, Intent
 from policy.values.mode import Mode
 from tests.workflows import contract, preservation_run
@@ -67,6 +68,10 @@ NAMED = frozenset({"drain", "give_up"})
 LATE = frozenset({"give_up", "cut_path", "quarantine"})
 ARRIVES = {"late": timedelta(seconds=31), "unclear": timedelta(seconds=14)}
 """When what a worker has begun is done at last: it is lost, or lives and says that the answer was."""
+BACK_AND_FORTH = 30
+"""So often a play may have a machine kept after all."""
+HASTY = 30
+"""So often it may look at its machine in a minute, whatever people say to it."""
 UNANSWERED = timedelta(seconds=150)
 """So long the API server takes each write, and no answer to any arrives."""
 WRITES = frozenset({"mark", "mark_schedulable", "note_path", "give_up"})
@@ -102,7 +107,7 @@ class PlayedMachine(ScriptedMachine):
 
     async def drain(self, request: contract.DrainRequest) -> contract.DrainResult:
         held = self._kept.held
-        if not held.failed or held.expiry is None or held.expired(self.moment):
+        if not self._kept.unwell or held.expiry is None or held.expired(self.moment):
             raise failure(ErrorType.VETOED, "it is not kept as failed")
         return await super().drain(request)
 
@@ -118,8 +123,10 @@ class PlayedMachine(ScriptedMachine):
     async def request_permit(self, request: contract.AskPermit) -> PermitAnswer:
         answer = await super().request_permit(request)
         self._play.permit = self._play.permit or answer.decision is PermitDecision.GRANTED
-        if answer.decision is PermitDecision.QUEUED:
-            self._play.clockwork.after(self._play._grants_after, self._play._grant)
+        self._play.queued = answer.decision is PermitDecision.QUEUED
+        if self._play.queued:
+            episode = self._play._episodes
+            self._play.clockwork.after(self._play._grants_after, lambda: self._play._grant(episode))
         return answer
 
 
@@ -131,12 +138,13 @@ def incident_of(request: Any) -> str:
 class KeptPlay:
     """One machine, its preservations one after the other, and all that happens to them."""
 
-    def __init__(self, seed: int, moves: list[Move] | None = None, *, later: bool = False) -> None:
-        """later: whether the moves that were found later are drawn, too; without them the plays of earlier seeds stay."""
+    def __init__(self, seed: int, moves: list[Move] | None = None, *, alphabet: Alphabet | None = None) -> None:
+        """alphabet: what is drawn from (FIRST)."""
         draw = Random(seed)
         self.seed, self.draw = seed, draw
         self.kept = machine(draw.choice((None, None, "now", "when-failed")), fails=draw.random() < 0.7)
         self.kept.devices = World(plan=draw.choice(PLANS), ready=not self.kept.held.failed)
+        self.kept.called = ""
         self.kept.timeout = timedelta(hours=draw.choice((1, 6, 72)))
         self._automatic = self.kept.annotated_by_nobody and draw.random() < 0.7
         self._isolates = draw.random() < 0.5
@@ -145,17 +153,20 @@ class KeptPlay:
             (Preservation, Remediation), self._perform, Random(seed), perils=perils, unheard=self._hear_signal
         )
         self.clockwork.rolls = draw.random() < 0.3
-        self.moves = moves if moves is not None else drawn_moves(draw, later=later)
+        drawn = drawn_moves(draw, alphabet or FIRST)
+        self.moves = moves if moves is not None else drawn
         self.broken = self.kept.broken
         self.told: list[str] = []
         self.acts: Counter[str] = Counter()
-        self.permit = False
+        self.permit = self.queued = False
         self._said: list[tuple[str, Word, Any]] = []
         """What people have said to the present episode."""
         self._faults: list[str] = []
         """What befalls the next activities."""
         self._since = dict[str, datetime]()
         """Since when something has been so without a break."""
+        self._looks: list[datetime] = []
+        self._was_cut: set[str] = set()
         self._episodes = self._ended = 0
         self._underway: list[tuple[str, str, datetime]] = []
         """What may arrive yet: the act, the incident whose it is, and when."""
@@ -192,7 +203,8 @@ class KeptPlay:
         """held: what a person had said to the one before it, which was terminated."""
         self._episodes += 1
         self._said[:] = [("hold", Word(taken=self.clockwork.now, done=True), None)] if held else []
-        self.permit = False
+        self.permit = self.kept.devices.permitted = self.queued = False
+        self._pods_left, self._isolation, self._told = 0, (Isolation.NONE, False), (self._unhealthy, self.clockwork.now)
         if self.kept.devices.mark is None:  # which alone tells of a predecessor
             self._underway.clear()
         request = PreservationInput(
@@ -203,6 +215,7 @@ class KeptPlay:
             keep=False,
             automatic=self._automatic,
             isolate=self._isolates,
+            unhealthy=self._unhealthy,
             holder=self.draw.choice(("us", "us", "")),
             reason="drawn",
             requester=SCANNER,
@@ -223,6 +236,8 @@ class KeptPlay:
                 break
             clockwork.turn()
             self._note()
+            if self.broken:
+                break
         else:
             self.fault("S35", "it never rests")
         clockwork.now = max(clockwork.now, until)
@@ -232,10 +247,11 @@ class KeptPlay:
     def _note(self) -> None:
         """Since when what speaks against an act has been so; and how an episode has ended."""
         kept, now, execution = self.kept, self.clockwork.now, self.clockwork.executions[EPISODE]
+        self._was_cut |= {path for path, state in kept.devices.paths.items() if state is PowerState.OFF}
         so = {
             "nothing keeps it": kept.held.expiry is None or kept.held.expiry <= now,
-            "it has not failed": not kept.held.failed,
-            "it is not well": bool(kept.held.failed) and not kept.held.well,
+            "it has not failed": not kept.unwell,
+            "it is not well": bool(kept.unwell) and not kept.held.well,
             "its mode allows no eviction": not kept.devices.mode.allows(Mode.DRAIN),
             "its mode allows no deletion": kept.devices.mode is not Mode.REPAIR,
         }
@@ -259,6 +275,13 @@ class KeptPlay:
         """An act that is about to be carried out."""
         if act in POWER:
             self.fault("S21", f"{act} of a machine that is kept")
+        if act == "request_permit" and not attempt.repeats:
+            to_cut = attempt.kind == "Preservation"
+            by = self._looks[-1] if to_cut else attempt.decided - HEARD  # what is said later is heard before the next act
+            if self._word(*(("abort", "release") if to_cut else ("abort",)), by=by) is not None:
+                self.fault("S14", "a permit is asked for after an abort or a release")
+        if act == "drain" and self.clockwork.executions[EPISODE].query("status").permit:
+            self.fault("S14", "it keeps a permit for what it does later, and drains")
         sick = self._since.get("it is not well")
         if act in BACK and sick is not None and self.clockwork.now - sick > HEARD and self._word("return_path") is None:
             self.fault("S35", f"{act} of a machine that has failed")
@@ -296,7 +319,7 @@ class KeptPlay:
         now, released = self.clockwork.now, self._word("release", "abort")
         if not self._permitted:
             self.fault("S14", "its deletion is asked for without a permit")
-        if not self.kept.held.failed:
+        if not self.kept.unwell:
             self.fault("S21", "a machine that has not failed is deleted")
         below = self._since.get("its mode allows no deletion")
         if below is not None and below < now and released is None:
@@ -355,6 +378,16 @@ class KeptPlay:
     """How the next act that may be late is."""
     _annotated_at: datetime | None = None
     _opened_at: datetime | None = None
+    _refused_until: datetime = _unanswered_until
+    """Until then our writes are refused, so many of them."""
+    _refusals = 0
+    _refused_as = ErrorType.FORBIDDEN
+    _told = "", datetime.max.replace(tzinfo=UTC)
+    """What the scanner has last told of a health check, and when."""
+    _pods_left = 0
+    """How many stand behind the cut, as was said when they were freed last."""
+    _isolation = (Isolation.NONE, False)
+    """How far its isolation is, as its last look says, and whether it is wanted."""
     _forgotten_at: datetime | None = None
     _grants_after = timedelta(seconds=40)
 
@@ -375,6 +408,9 @@ class KeptPlay:
             if act == "give_up" and kept.devices.permitted and kept.held.failed and kept.held.expiry is None:
                 kept.claimed = kept.claimed or not attempt.request.withdraw  # which comes before what has failed
             raise failure(ErrorType(befalls), f"{act}: drawn")
+        if act in WRITES and self._refusals and attempt.now < self._refused_until:
+            self._refusals -= 1
+            raise failure(self._refused_as if act != "give_up" else ErrorType.FORBIDDEN, f"{act}: our rights are missing")
         if self._forgets and act == "give_up":
             self._forgets = False
             self.permit_is_forgotten()
@@ -398,6 +434,23 @@ class KeptPlay:
             self.kept.devices.lose_node()
         if act == "hold":
             self._judge_hold(self.kept.acts[before:], answer)
+            self._isolation = attempt.request.isolation, answer.isolate
+            self._looks = [*(at for at in self._looks if attempt.now - at < timedelta(minutes=1)), attempt.now]
+            if len(self._looks) > HASTY:
+                self.fault("S35", f"it looks {len(self._looks)} times in a minute")
+            says, at = self._told
+            taken_for_well = answer.recovered or (answer.preserved and not answer.phase.startswith("Failed"))
+            sick = bool(says) and says == self.kept.called and not self.kept.held.well
+            if taken_for_well and sick and at < attempt.decided:
+                self.fault("S44", f"it is taken for well, and was told: {says}")
+            if attempt.request.isolation is Isolation.CUT and self._pods_left:
+                self.fault("S44", f"it says that the machine is cut off, and {self._pods_left} pods are left behind the cut")
+        if act == "give_up" and answer.kept and not attempt.request.withdraw:
+            self.acts["kept"] += 1
+            if self.acts["kept"] > BACK_AND_FORTH:
+                self.fault("S35", f"it is given up and kept, over and over: {answer.kept}")
+        if act == "free_cut_pods":
+            self._pods_left = answer.left.pods
         if befalls == "lost after":
             raise Lost
         if act in WRITES and self.clockwork.now < self._unanswered_until:
@@ -418,16 +471,17 @@ class KeptPlay:
 
     def _judge_hold(self, acts: list[str], hold: contract.Hold) -> None:
         """S25: what has ended is kept anew by no program while the same failure lasts."""
-        again = "preserve" in acts and hold.value == Intent.AUTOMATIC and self.kept.held.failed
+        again = "preserve" in acts and hold.value == Intent.AUTOMATIC and self.kept.unwell
         if again and self._began_kept is not None:
             self.fault("S25", "a failure whose preservation has ended is kept once more")
-        if hold.ended and self.kept.held.failed:
+        if hold.ended and self.kept.unwell:
             self._began_kept = self.clockwork.now
 
     def _hear_signal(self, _workflow_id: str, signal: str, argument: Any) -> bool:
-        if signal == "release" and RELEASE.validate_python(argument):
-            self.permit = False
-        return self.clockwork.random.random() < 0.7
+        heard = self.clockwork.random.random() < 0.7
+        if signal == "release" and RELEASE.validate_python(argument) and heard:
+            self.permit = self.kept.devices.permitted = self.queued = False
+        return heard
 
     # The machine ----------------------------------------------------------------------------------------------------
 
@@ -438,7 +492,7 @@ class KeptPlay:
         self._note()
 
     def machine_fails(self) -> None:
-        if not self.kept.held.failed:
+        if not self.kept.unwell:
             self._began_kept = None
         self.kept.fails()
         self.kept.devices.ready = False
@@ -446,6 +500,7 @@ class KeptPlay:
 
     def machine_recovers(self) -> None:
         self._began_kept = None
+        self.kept.called = ""
         self.kept.recovers()
         self.kept.devices.ready, self.kept.devices.ready_since = True, self.clockwork.now
         self._changed()
@@ -453,6 +508,21 @@ class KeptPlay:
     def only_node_gets_well(self) -> None:
         self.kept.node_gets_well()
         self.kept.devices.ready, self.kept.devices.ready_since = True, self.clockwork.now
+        self._changed()
+
+    def check_calls_it_failed(self) -> None:
+        """A health check alone: its controller does not. Mostly its Node says so, too."""
+        if not self.kept.unwell:
+            self._began_kept = None
+        self.kept.called = "NodeHealthCheck/workers calls it unhealthy"
+        if self.draw.random() < 0.7:
+            self.kept.node_falls_silent()
+            self.kept.devices.ready = False
+        self._changed()
+
+    def check_calls_it_well(self) -> None:
+        """The check is gone, or begins its time anew; the Node is as it was."""
+        self.kept.called = ""
         self._changed()
 
     def machine_restarts(self) -> None:
@@ -491,6 +561,12 @@ class KeptPlay:
             self.kept.devices.lose_node()
         self._changed()
 
+    def machine_is_replaced(self) -> None:
+        """It is deleted with its Node, and another Machine of the same name is there."""
+        self.kept.replaced, self.kept.present = True, False
+        self.kept.devices.lose_node()
+        self._changed()
+
     def mode_changes(self) -> None:
         self.kept.devices.mode = self.draw.choice(list(Mode))
         self._changed()
@@ -518,13 +594,21 @@ class KeptPlay:
 
     # The scanner ----------------------------------------------------------------------------------------------------
 
+    @property
+    def _unhealthy(self) -> str:
+        """What the scanner says that a health check says of it."""
+        return "" if self.kept.held.failed else self.kept.unwell
+
     def scanner_tells(self) -> None:
         if (execution := self._open) is not None and execution.definition.name == "Preservation":
-            execution.signal("look_again", PreservationUpdate())
+            self._told = self._unhealthy, self.clockwork.now
+            execution.signal("look_again", PreservationUpdate(unhealthy=self._unhealthy))
 
     def pool_keeps_fewer(self) -> None:
         if (execution := self._open) is not None and execution.definition.name == "Preservation":
-            execution.signal("look_again", PreservationUpdate(released="the pool keeps fewer machines"))
+            execution.signal(
+                "look_again", PreservationUpdate(unhealthy=self._unhealthy, released="the pool keeps fewer machines")
+            )
             self._annotated_at = self.clockwork.now  # the cap lets go of what a person has extended, too (S24)
 
     def no_permit_is_granted(self) -> None:
@@ -536,9 +620,10 @@ class KeptPlay:
         self.kept.devices.answers.append(PermitAnswer(decision=PermitDecision.QUEUED, reason="the cap is reached"))
         self._grants_after = timedelta(seconds=self.draw.choice((1, 40, 900)))
 
-    def _grant(self) -> None:
-        if (execution := self._open) is not None:
-            self.permit = self.kept.devices.permitted = True
+    def _grant(self, episode: int) -> None:
+        """Of that episode. Where it wants none any more, its word and the grant may cross on their ways."""
+        if (execution := self._open) is not None and episode == self._episodes:
+            self.permit = self.kept.devices.permitted = self.queued
             self._unlicensed_at = None
             execution.signal("permit_granted")
 
@@ -638,6 +723,12 @@ class KeptPlay:
         """The next that may be: its worker is lost and goes on, or the answer to a deletion is lost on its way."""
         self._late_as = self.draw.choice(tuple(ARRIVES))
 
+    def writes_are_refused(self) -> None:
+        """Once or for a while: our rights are missing, or our token is not taken, which is final at once."""
+        self._refused_until = self.clockwork.now + timedelta(seconds=self.draw.choice((40, 400)))
+        self._refusals = self.draw.choice((1, 2, 1000))
+        self._refused_as = self.draw.choice((ErrorType.FORBIDDEN, ErrorType.UNAUTHORIZED))
+
     def answers_are_lost(self) -> None:
         self._unanswered_until = self.clockwork.now + UNANSWERED
 
@@ -648,11 +739,14 @@ class KeptPlay:
         devices = self.kept.devices
         self._faults.clear()
         self._late_as, self._unanswered_until = "", self.clockwork.now
+        self._refusals = 0
         devices.silent, devices.stuck, devices.drains, devices.cut_pods_stay = set(), set(), [], 0
         devices.mode, self.clockwork.perils = Mode.REPAIR, Perils()
         self.scanner_tells()
         self._pass(7200)
         self._judge_what_is_said()
+        if self.broken:
+            return
         for verb in (self.person_resumes, self.person_releases, self.person_returns_path, self.person_aborts):
             for _ in range(2):
                 verb()
@@ -660,29 +754,40 @@ class KeptPlay:
                 if self._open is None:
                     return
         status = self._open.query("status") if self._open is not None else None
-        if status is not None:
+        if status is not None and not self.broken:
             self.fault("S35", f"it never ended: {status.phase}, {status.doing}, {status.problem}")
 
     def _judge_what_is_said(self) -> None:
-        """S44: what its status says of a machine that is kept is on its objects."""
+        """S44: what its status says of a machine that is kept is on its objects; and what people have said was done."""
         execution, held = self._open, self.kept.held
         if execution is None or execution.hears:
             return
         status = execution.query("status")
-        if status.kind is Kind.REMEDIATION and self.kept.gave_up_at is None and not self._is_held(self.clockwork.now):
+        held_back = self._is_held(self.clockwork.now)  # from its drain, which comes first, or in the middle of being cut off
+        if self._word("abort") is not None and self.kept.gave_up_at is None:
+            self.fault("S20", f"it was aborted, and goes on: {status.doing}, {status.problem}")
+        asked = {path for path in self.kept.devices.paths if "return-path" in status.problem and path in status.problem}
+        if asked and self._word("return_path") is not None:
+            self.fault("S44", f"a person was told that a path is given back, and is asked again: {status.problem}")
+        if asked - self._was_cut:
+            self.fault("S44", f"a person is asked about a path that was never cut: {status.problem}")
+        if status.kind is Kind.REMEDIATION and self.kept.gave_up_at is None and not held_back:
             kept = held.on_node.get(PRESERVE_ANNOTATION) in {Intent.NOW, Intent.WHEN_FAILED}
             why = "S27", "is annotated to be kept, and its episode gives it up"
             self.fault(*(why if kept else ("S35", f"is never given up: {status.doing}, {status.problem}")))
         if status.kind is not Kind.PRESERVATION or status.phase not in {Phase.FAILED_PRESERVED, Phase.RUNNING_PRESERVED}:
             return
-        held_back = self._is_held(self.clockwork.now)  # from its drain, which comes first, or in the middle of being cut off
         apart = self._is_cut or self.acts["pin"] > 0  # what may have been cut keeps its mark
         if status.phase is Phase.RUNNING_PRESERVED and self.kept.devices.marked == status.incident and not apart:
             self.fault("S35", "a machine that is well is kept, and our mark is left on it")
-        if status.permit and not held_back:
-            self.fault("S14", "it keeps its permit, and nothing is done to the machine")
-        if (status.phase is Phase.FAILED_PRESERVED) is not bool(held.failed) and not held_back:
-            self.fault("S44", f"it says {status.phase} of a machine that {'has failed' if held.failed else 'is well'}")
+        if (status.permit or status.queued) and not held_back:
+            self.fault("S14", "it keeps its permit, or waits for one, and nothing is done to the machine")
+        far, wanted = self._isolation
+        cuts = any(each.act is not Act.CORDON for each in self.kept.devices.plan.isolation)
+        if wanted and far is not Isolation.CUT and cuts and not self.kept.devices.ready and not held_back:
+            self.fault("S44", f"it is to be cut off, and is not, although nothing is in the way: {status.problem}")
+        if (status.phase is Phase.FAILED_PRESERVED) is not bool(self.kept.unwell) and not held_back:
+            self.fault("S44", f"it says {status.phase} of a machine that {'has failed' if self.kept.unwell else 'is well'}")
         if status.preserved_until != held.expiry:
             self.fault("S44", f"it says that it is kept until {status.preserved_until}, and the objects say {held.expiry}")
 
@@ -702,9 +807,6 @@ MOVES = tuple(
     )
 )
 """By who makes them: the machine, what cuts it off, people, Temporal and servers, what is around it, the scanner."""
-LATER = ("act_is_late", "answers_are_lost")
-"""Of Temporal and servers."""
-
 
 KNOWN = (
     "machine_is_let_go@0.05 person_holds@70",
@@ -751,18 +853,58 @@ KNOWN_LATER = (
     "person_isolates@70 no_permit_is_granted@0 machine_is_let_go@12 person_aborts@600",
     "person_isolates@12 episode_is_terminated@2 no_permit_is_granted@0 machine_is_let_go@12 person_aborts@600",
 )
+KNOWN_LATEST = (
+    "pods_stay@0 machine_is_let_go@12 machine_is_to_be_kept@70",
+    "no_permit_is_granted@0 machine_is_let_go@12 machine_is_to_be_kept@70",
+    "no_permit_is_granted@0 person_isolates@12 machine_recovers@600",
+    "machine_is_to_be_kept@0 no_permit_is_granted@0 person_isolates@12 episode_rolls@70 machine_recovers@600",
+    "path_fails@0 person_isolates@70 machine_recovers@600",
+    "path_fails@0 person_isolates@70 machine_restarts@70 path_works@3600",
+    "person_isolates@600 machine_recovers@70 person_aborts@70",
+    "person_isolates@600 machine_recovers@70 person_returns_path@600",
+    "person_isolates@600 path_fails@0 episode_is_terminated@600 machine_recovers@600",
+    "person_isolates@600 episode_is_terminated@2 no_permit_is_granted@0 machine_is_let_go@400 person_aborts@600",
+    "act_is_late@0 person_isolates@8 writes_are_refused@0 episode_is_terminated@70",
+    "act_is_late@0 machine_is_let_go@8 machine_is_to_be_kept@0 writes_are_refused@0 episode_is_terminated@70",
+    "no_permit_is_granted@0 machine_is_let_go@12 machine_is_replaced@600",
+    (
+        "machine_is_to_be_kept@0 machine_recovers@70 check_calls_it_failed@70 "
+        "no_permit_is_granted@0 machine_is_let_go@12 machine_is_to_be_kept@600"
+    ),
+    "check_calls_it_failed@70 machine_fails@0 only_node_gets_well@70 machine_is_let_go@70",
+    "scanner_tells@600 person_isolates@0.01 person_aborts@70",
+    "pods_stay@2 machine_recovers@0 machine_is_let_go@0 episode_is_terminated@0 answers_are_lost@600",
+)
 
 
-def drawn_moves(draw: Random, *, later: bool = False) -> list[Move]:
+class Alphabet(NamedTuple):
+    """moves: by who makes them. known: what has broken a preservation before, or nearly. A later one is drawn from by plays of
+    its own, so that those of earlier seeds stay."""
+
+    moves: tuple[tuple[str, ...], ...]
+    known: tuple[str, ...]
+
+
+FIRST = Alphabet(MOVES, KNOWN)
+LATER = Alphabet((*MOVES[:3], (*MOVES[3], "act_is_late", "answers_are_lost"), *MOVES[4:]), (*KNOWN, *KNOWN_LATER))
+LATEST = Alphabet(
+    (
+        (*MOVES[0], "check_calls_it_failed", "check_calls_it_well"),
+        *MOVES[1:3],
+        (*LATER.moves[3], "writes_are_refused"),
+        (*MOVES[4], "machine_is_replaced"),
+        MOVES[5],
+    ),
+    (*KNOWN_LATER, *KNOWN_LATEST),
+)
+
+
+def drawn_moves(draw: Random, alphabet: Alphabet) -> list[Move]:
     """Of some kinds each time, or what is known with a few others round it; in half of all plays a day passes somewhere."""
-    by_makers = (*MOVES[:3], (*MOVES[3], *LATER), *MOVES[4:]) if later else MOVES
-    kinds, number = draw.choices(by_makers, weights=(4, 2, 4, 3, 2, 2), k=3), draw.randint(5, 20)
+    kinds, number = draw.choices(alphabet.moves, weights=(4, 2, 4, 3, 2, 2), k=3), draw.randint(5, 20)
     moves = [Move(draw.choice(draw.choice(kinds)), draw.getrandbits(30), draw.choice(WAITS)) for _ in range(number)]
     if draw.random() < 0.5:
-        known = [
-            (name, float(wait))
-            for name, _, wait in (each.partition("@") for each in draw.choice((*KNOWN, *KNOWN_LATER) if later else KNOWN).split())
-        ]
+        known = [(name, float(wait)) for name, _, wait in (each.partition("@") for each in draw.choice(alphabet.known).split())]
         moves = [*moves[:1], *(Move(name, draw.getrandbits(30), wait) for name, wait in known), *moves[1:4]]
     if draw.random() < 0.5:
         at = draw.randrange(len(moves))
@@ -770,11 +912,11 @@ def drawn_moves(draw: Random, *, later: bool = False) -> list[Move]:
     return moves
 
 
-def story(seed: int, *, later: bool = False) -> str:
+def story(seed: int, alphabet: Alphabet = FIRST) -> str:
     """What went wrong in that play, and the moves that it takes; "" where nothing did."""
-    play = KeptPlay(seed, later=later)
+    play = KeptPlay(seed, alphabet=alphabet)
     if not play.run():
         return ""
-    small = KeptPlay(seed, least(play.moves, lambda moves: KeptPlay(seed, moves).run()))
+    small = KeptPlay(seed, least(play.moves, lambda moves: KeptPlay(seed, moves, alphabet=alphabet).run()), alphabet=alphabet)
     found = small.run()
     return "\n".join([f"play {seed}:", *(f"  {each}" for each in small.told), *(f"  => {each}" for each in found[:4])])

@@ -36,6 +36,7 @@ from policy.episode.permits import PermitAnswer
 from policy.objects.nodes import PRESERVE_ANNOTATION, READY, Condition, NodeView
 from policy.preservation.keep_or_release import Automatic, PreservationAction, decide, effects, keeps, within_mode
 from policy.preservation.machine_snapshot import Held, MachinePhase
+from policy.preservation.pool_cap import until_well
 from policy.preservation.requests import DEFAULT_TIMEOUT, ISOLATE_ANNOTATION
 from policy.values.mode import Mode
 from policy.values.object_refs import ObjectRef
@@ -93,6 +94,10 @@ class KeptMachine:
     ended_at: datetime | None = None
     """The look that ended the hold, and the expiries of all that have ended."""
     expiries: list[datetime] = field(default_factory=list)
+    called: str | None = None
+    """What a health check says of it, "" where it calls it well; None: what its episode is told."""
+    replaced: bool = False
+    """Another Machine has its name."""
     alone: bool = False
     """It is a Node without a Machine."""
     behind: timedelta = timedelta(0)
@@ -119,6 +124,16 @@ class KeptMachine:
         """What people were told."""
         return [f"{event.reason}: {event.message}" for event in self.devices.events]
 
+    @property
+    def unwell(self) -> str:
+        """Why it has failed, by its controller or a health check; "" where it has not."""
+        return self.held.failed or self.called or until_well(self.held).failed
+
+    def as_called(self, unhealthy: str) -> Held:
+        """As its worker sees it who is told what a health check says."""
+        failed = (unhealthy if self.called is None else self.unwell) if unhealthy and not self.held.failed else ""
+        return replace(self.held, phase=MachinePhase.FAILED, failed=failed) if failed else self.held
+
     def annotate(self, value: str | None) -> None:
         """A user, with kubectl, on the Node."""
         annotations = {key: each for key, each in self.held.node.annotations.items() if key != PRESERVE_ANNOTATION}
@@ -135,6 +150,10 @@ class KeptMachine:
         """And well again."""
         self.held = replace(self.held, phase=MachinePhase.RUNNING, failed="")
         self._say_ready("True")
+
+    def node_falls_silent(self) -> None:
+        """The Node alone."""
+        self._say_ready("Unknown")
 
     def node_gets_well(self) -> None:
         """The Node alone: its controller still calls the machine failed."""
@@ -156,10 +175,6 @@ def machine(annotated: str | None = None, *, fails: bool = False) -> KeptMachine
     return world
 
 
-def _as_called(held: Held, unhealthy: str) -> Held:
-    return replace(held, phase=MachinePhase.FAILED, failed=unhealthy) if unhealthy and not held.failed else held
-
-
 class ScriptedMachine(ScriptedTarget):
     """The activities, over one world."""
 
@@ -173,8 +188,8 @@ class ScriptedMachine(ScriptedTarget):
         world.looks += 1
         at = clock() - world.behind
         if not world.present:
-            return contract.Hold(at=at, gone="the Machine is gone")
-        held, wish = _as_called(world.held, request.unhealthy), request.wish
+            return contract.Hold(at=at, gone="the Machine is gone", replaced=world.replaced)
+        held, wish = world.as_called(request.unhealthy), request.wish
         world.words += [request.word] if wish.release else []
         refused = world.refuses if wish.release else ""
         wish = replace(wish, release="") if refused else wish
@@ -231,6 +246,8 @@ class ScriptedMachine(ScriptedTarget):
         world.named.add(request.holder)
         world.words += [request.word] if request.released else []
         assert (request.machine, request.machine_uid) == (MACHINE, "uid-machine")
+        if world.replaced:
+            raise failure(ErrorType.TARGET_CHANGED, "another Machine has that name now")
         if request.withdraw:
             return contract.GiveUpResult(kept="" if world.gave_up_at else "it is not asked for any more")
         if world.gave_up_at is None and not world.devices.permitted:
@@ -238,8 +255,10 @@ class ScriptedMachine(ScriptedTarget):
         if world.gave_up_at is None:
             world.tried_at.append(clock())
             world.devices.may_fail("delete")
-        if world.gave_up_at is None and keeps(_as_called(world.held, request.unhealthy), clock()):
+        if world.gave_up_at is None and keeps(world.as_called(request.unhealthy), clock()):
             return contract.GiveUpResult(kept="its preservation is still asked for", well=world.held.well)
+        if world.gave_up_at is None and request.unhealthy and world.held.well:
+            return contract.GiveUpResult(kept="its Node says that it is well again", well=True)
         if world.held.expiry is not None and not world.held.expired(clock()):
             world.broken.append("S21: deleted while preserved")
         if world.gave_up_at is None:

@@ -16,7 +16,7 @@ from contextlib import ExitStack
 import pytest
 
 from tests.workflows.plays import Move
-from tests.workflows.preservation_moves import EPISODE, KeptPlay, story
+from tests.workflows.preservation_moves import EPISODE, FIRST, LATER, LATEST, KeptPlay, story
 from tests.workflows.taken_out import changed
 
 PLAYS = int(os.environ.get("NODEWARDEN_TEST_KEPT_PLAYS", "60"))
@@ -35,10 +35,10 @@ def test_whatever_happens_a_machine_is_kept_as_is_said_and_given_up_by_the_rules
     """S1, S14, S20-S22, S25, S35, S44, S52."""
     acts = Counter[str]()
     for seed in range(FIRST_SEED, FIRST_SEED + PLAYS):
-        later = seed % 2 == 0
-        play = KeptPlay(seed, later=later)
+        alphabet = (FIRST, LATER, LATEST)[seed % 3]
+        play = KeptPlay(seed, alphabet=alphabet)
         if play.run():
-            pytest.fail(story(seed, later=later))
+            pytest.fail(story(seed, alphabet))
         acts += play.acts
     about = {"hold", "drain", "give_up", "pin", "last_look"}
     assert all(acts[each] > PLAYS / 5 for each in about), f"the plays are about nothing: {acts}"
@@ -69,11 +69,20 @@ class TakenOver(KeptPlay):
             "machine_is_to_be_kept@0 answers_are_lost@0 machine_fails@70 machine_recovers@400 scanner_tells@70",
             "mark",
         ),
+        (
+            "workflows/fencing/paths.py",
+            "workflow.patched(MAY_BE_NOTED)",
+            (
+                "machine_fails@0 machine_is_to_be_kept@0.4 no_permit_is_granted@0 person_isolates@10 "
+                "answers_are_lost@90 machine_recovers@200"
+            ),
+            "note_path",
+        ),
     ],
 )
 def test_a_history_of_a_build_that_did_otherwise_is_replayed(file: str, was: str, moves: str, left: str) -> None:
     """Of builds until 30 November: the machine was not looked at after the wait for the permit; our mark, of which the answer was
-    lost, has stayed. It goes on so."""
+    lost, has stayed, also for a path that was noted and never cut. It goes on so."""
     named = [(name, float(wait)) for name, _, wait in (each.partition("@") for each in [*moves.split(), "goes_on_here@60"])]
     play = TakenOver(1, [Move(name, 7, wait) for name, wait in named])
     with ExitStack() as play.former:
@@ -81,4 +90,4 @@ def test_a_history_of_a_build_that_did_otherwise_is_replayed(file: str, was: str
         found = play.run()
     assert play.acts[left] > 0
     assert not [each for each in found if "replay" in each], found
-    assert bool(found) is (left == "mark")
+    assert bool(found) is (left != "cut_path")

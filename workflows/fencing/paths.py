@@ -43,6 +43,9 @@ Result = TypeVar("Result")
 QUARANTINE = "#quarantine"
 """Set behind a machine's endpoint where our mark tells of its quarantine."""
 
+MAY_BE_NOTED = "a-path-of-which-the-note-may-be-written-is-given-back"
+"""Histories of builds that forgot it go on as they began."""
+
 MayRestore = Callable[[bool], bool]
 """Whether it is safe now to give a path back; asked with whether it may have been cut before us."""
 
@@ -105,10 +108,7 @@ class Paths:
         """One try; what an earlier one may have done was waited out."""
         ended = self._cut.get(device.endpoint)
         if ended is None:
-            await self._note(device, device.endpoint, cut=True)
-            if device.endpoint not in self._cut and not self._is_found_cut(device.endpoint):
-                self._episode.state.found_cut.append(device.endpoint)  # until its device says that it was open
-            self._cut[device.endpoint] = None
+            await self._note_cut(device, device.endpoint)
             licence = await self._preflight.before_destruction(PowerAct.CUT_PATH, leased=True)
             self._episode.enter(doing=f"cuts the path {device.endpoint}")
             commanded = await self._devices.command_off(device, licence)
@@ -148,8 +148,7 @@ class Paths:
         """Put a cloud machine behind one security group instead of its own. It proves and licenses nothing: connections that are
         open live on. It may be repeated, as giving back may: the cloud itself keeps the groups from before (`activities/power/`).
         StepFailed where it is not known to be done, and may be tried again."""
-        await self._note(device, device.endpoint + QUARANTINE, cut=True)
-        self._cut[device.endpoint + QUARANTINE] = None
+        await self._note_cut(device, device.endpoint + QUARANTINE)
         licence = await self._preflight.before_destruction(PowerAct.QUARANTINE, leased=True)
         self._episode.enter(doing=f"puts {device.endpoint} into quarantine")
         request = PowerRequest(
@@ -273,6 +272,22 @@ class Paths:
             if await self._episode.wait_out(act, endpoint, error):
                 raise StepFailed(failure_line(endpoint, error)) from error
             raise interrupt_for(error, endpoint) from error
+
+    async def _note_cut(self, device: PowerDevice, endpoint: str) -> None:
+        """Before it is cut. Where that comes to nothing our mark may tell of it all the same: an answer was lost (S35)."""
+        try:
+            await self._note(device, endpoint, cut=True)
+        except (StepFailed, NonRetryable):
+            if workflow.patched(MAY_BE_NOTED):
+                self._episode.learns_of(Added(paths=(endpoint,)))
+                self._may_be_cut(endpoint)
+            raise
+        self._may_be_cut(endpoint)
+
+    def _may_be_cut(self, endpoint: str) -> None:
+        if endpoint not in self._cut and not self._is_found_cut(endpoint) and not endpoint.endswith(QUARANTINE):
+            self._episode.state.found_cut.append(endpoint)  # until its device says that it was open
+        self._cut[endpoint] = None
 
     async def _note(self, device: PowerDevice, endpoint: str, *, cut: bool) -> None:
         request = PathRequest(

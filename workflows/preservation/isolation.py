@@ -241,12 +241,6 @@ class KeptMachineIsolation:
         abort leaves it, and our mark goes on telling of it."""
         if not self.begun:
             return self.left  # of a predecessor, where it never came to an act of ours
-        with self._episode.undertaking("gives back what was cut off") as under:
-            if not under.asked:
-                self._episode.state.path_command, under.asked = None, True  # what was said earlier was about something else
-            return await self._until_it_is_given_back()
-
-    async def _until_it_is_given_back(self) -> str:
         pause = LOOK_FOR_RESTART
         while True:
             try:
@@ -279,8 +273,6 @@ class KeptMachineIsolation:
         boot, seen = self._known.boot, self._episode.state.last_look
         if self._episode.state.path_command is not None:
             return True
-        if boot is None:
-            return False
         if not (self._freed or self._episode.state.found_cut):
             return True
         if seen is None or not (seen.present and seen.ready):

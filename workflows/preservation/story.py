@@ -296,10 +296,10 @@ class PreservationStory:
     async def _wait(self, hold: Hold) -> None:
         assert hold.expiry is not None
         remaining = hold.expiry - workflow.now()
-        if (again := self._apart.next_try(hold)) is not None:
-            remaining = min(remaining, again - workflow.now())
-        if self._adopts:
+        if self._adopts:  # and is not cut off before
             remaining = min(remaining, LONGEST_PAUSE)
+        elif (again := self._apart.next_try(hold)) is not None:
+            remaining = min(remaining, again - workflow.now())
         if hold.rests:
             remaining = min(remaining, MODE_AGAIN)
         await self.episode.rest(max(remaining, NOT_YET), f"{hold.phase} until {written(hold.expiry)}")

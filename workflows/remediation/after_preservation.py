@@ -76,9 +76,9 @@ class GivingUpStory:
             try:
                 found = await self._give_up()
             except ActivityError as error:
-                await self._after_failure(error, pause)
                 if error_type(error) is ErrorType.TARGET_CHANGED:
-                    return await self._end(Outcome.REPLACED, self.episode.state.problem)
+                    return await self._end(Outcome.REPLACED, error_message(error))
+                await self._after_failure(error, pause)
                 pause = min(pause * 2, LONGEST_PAUSE)
                 continue
             pause, progress.failures, self.episode.state.problem, progress.unclear = PAUSE, 0, "", False
@@ -97,8 +97,6 @@ class GivingUpStory:
         episode, progress, kind = self.episode, self._progress, error_type(error)
         episode.state.problem = error_message(error)
         episode.note("delete-machine", "failed", episode.state.problem)
-        if kind is ErrorType.TARGET_CHANGED:
-            return
         if kind is ErrorType.NOT_LICENSED:
             progress.asked = episode.state.permit = False  # the scanner knows of no permit, or no Lease is held: ask anew
         if is_unclear(error):
