@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ from temporalio.testing import WorkflowEnvironment
 from activities.contracts.target import DrainResult
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Need, NeedKind, Outcome
-from policy.episode.permits import PermitAnswer, PermitDecision
+from policy.episode.permits import PermitAnswer, PermitDecision, PortionAnswer
 from policy.fence.kdump import KdumpRule
 from policy.fence.plan import CORDON, UNCORDON, CutStorage, FencingPlan
 from policy.fence.power import PowerState, VolumeState
@@ -367,6 +367,16 @@ async def test_a_node_that_boots_after_its_trusted_dump_needs_no_power_command(e
     dump = {"plan": plan(kdump=TRUSTED, wait_before_power=FOR_YEARS), "kdump": timedelta(days=1), "at": "free-while-dumping"}
     _, result = await told(env, **dump, sees={"boot_id": "boot-2", "ready": True}, leaves={"commands": []})
     assert result.restart_proof.boot_id == "boot-2"
+
+
+async def test_s20_an_abort_while_pods_of_a_dead_kernel_are_counted_frees_none(env: WorkflowEnvironment) -> None:
+    """A hold was heard there, and an abort was not."""
+    world = World(plan=plan(kdump=TRUSTED, wait_before_power=FOR_YEARS), kdump=timedelta(days=1), per_minute=10)
+    world.portions = [PortionAnswer(pods=3, until=datetime(2100, 1, 1, tzinfo=UTC))]
+    async with fencing(env, world, at="ask for 3 pods") as run:
+        assert "power has not been touched" in await run.abort()
+        await run.result(Outcome.ABORTED)
+    assert (world.consequences, world.pods) == ([], 3)
 
 
 async def test_a_node_that_was_said_to_be_dead_and_is_well_on_the_same_boot_is_a_person_s_case(env: WorkflowEnvironment) -> None:

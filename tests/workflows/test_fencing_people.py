@@ -16,11 +16,12 @@ from policy.episode.node_action import CIRCUIT_BREAKER, DEVICE_READS_ON, VERIFIE
 from policy.episode.permits import PermitAnswer, PermitDecision
 from policy.fence.plan import CORDON
 from policy.fence.power import PowerState
+from policy.objects.marks import Mark
 from policy.values.times import written
 from tests.workflows.fencing_run import fencing, told
 from tests.workflows.plans import BMC, CUT, FREE, PORT, switched
 from tests.workflows.surroundings import asked_until, eventually, let_pass
-from tests.workflows.world import NODE, World, plan
+from tests.workflows.world import NODE, World, left_by, plan
 from workflows.definitions.episodes import Fencing
 from workflows.kit.messages import AbortRequest, AcknowledgeRequest, HoldEpisodeRequest, PersonRequest
 
@@ -926,3 +927,62 @@ async def test_the_reason_of_an_override_is_shown_in_one_line(env: WorkflowEnvir
         shown = (await run.status()).override
         assert "burnt  [2Jproven" in shown
         assert shown.isprintable()
+
+
+# An abort is heard before anything that it was answered with is untrue ------------------------------------------------
+
+
+@pytest.mark.parametrize("left", [None, left_by("old")], ids=["a node without a mark", "what another one left is adopted first"])
+async def test_s20_an_abort_takes_back_a_word_for_off_that_began_the_episode(left: Mark | None, env: WorkflowEnvironment) -> None:
+    """S44: its pods were freed on a word that the abort came before, and was answered with "power has not been touched"."""
+    world = World(need=PERSON, not_ready_since=BEFORE_IT, speaker="ada@example.com", mark=left)
+    async with fencing(env, world, at="mark", **VOUCHED) as run:
+        answer = await run.abort()
+        result = await run.result(Outcome.ABORTED)
+    assert "that the machine is off is taken back: power has not been touched" in answer
+    assert (world.consequences, world.pods > 0, result.left_off) == ([], True, False)
+
+
+async def test_s20_an_abort_while_a_word_for_off_is_looked_at_takes_it_back(env: WorkflowEnvironment) -> None:
+    """S44: the permit had come, and the node was looked at once more."""
+    world = World(plan=plan(tries=1, restarts=0), silent={BMC.endpoint})
+    async with fencing(env, world, parks=True) as run:
+        world.gates |= {"ask-permit": asyncio.Event(), "glance": asyncio.Event()}
+        await run.acknowledge()
+        await run.did("ask-permit")
+        glances = world.count("glance")
+        world.gates["ask-permit"].set()
+        await eventually(env, lambda: world.count("glance") > glances)
+        await run.abort()
+        world.gates["glance"].set()
+        await run.result(Outcome.ABORTED)
+    assert (world.consequences, world.pods > 0) == ([], True)
+
+
+@pytest.mark.parametrize("power_on", [False, True], ids=["off", "on"])
+async def test_s44_an_abort_while_an_off_is_under_way_says_what_may_come_of_it(power_on: bool, env: WorkflowEnvironment) -> None:
+    """It was answered with "power has not been touched", and the machine was off a moment later."""
+    world = World()
+    async with fencing(env, world, at="off") as run:
+        answer = await run.abort(power_on=power_on)
+        result = await run.result(Outcome.ABORTED)
+    expected = "what was begun is finished, then the machine is switched on" if power_on else "a machine that is off stays off"
+    assert (expected in answer, result.left_off, world.count("on")) == (True, not power_on, power_on), answer
+
+
+async def test_s44_no_power_on_is_promised_once_a_machine_that_a_person_said_off_is_left_off(env: WorkflowEnvironment) -> None:
+    """No device of ours has switched it off; its end was being carried out all the same, and switched nothing on any more."""
+    world = World(plan=plan(tries=1, restarts=0), silent={BMC.endpoint})
+    async with fencing(env, world, parks=True) as run:
+        world.gates |= {"taint": asyncio.Event(), "uncordon": asyncio.Event()}
+        await run.acknowledge()
+        await run.did("taint")
+        await run.abort()
+        world.gates["taint"].set()
+        await run.did("uncordon")
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await run.abort(power_on=True)
+        assert "this one ends, and leaves the machine off" in str(refused.value.cause)
+        world.gates["uncordon"].set()
+        await run.result(Outcome.ABORTED)
+    assert world.count("on") == 0

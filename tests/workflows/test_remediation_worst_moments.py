@@ -232,6 +232,17 @@ def test_an_abort_says_that_a_deletion_goes_on(*, later: bool) -> None:
     assert "the deletion of its machine was asked for and goes on" in told.answer
 
 
+def test_s44_an_abort_says_that_a_deletion_is_on_its_way() -> None:
+    """Said while it is asked for, it was answered as if nothing but a cordon had to be taken back, and the Machine went."""
+    world, said = Remediated(ladder=(DELETE,), goes_after=None), list[Word]()
+    with Play(world) as play:
+        world.before["preservation.give-up"] = lambda: said.append(play.abort())
+        result = play.result(Outcome.ABORTED)
+    (word,) = said
+    assert "its machine is being asked for, which can't be taken back" in word.answer
+    assert "has been asked for" in result.message
+
+
 def test_a_hold_during_a_deletion_keeps_the_next_step_away() -> None:
     """S20: what was asked for goes its way; nothing more is begun."""
     world = Remediated(ladder=(DELETE, FENCE), goes_after=None)

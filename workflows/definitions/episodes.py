@@ -20,7 +20,7 @@ from workflows.kit.messages import AbortRequest, AcknowledgeRequest, ExtendReque
 from workflows.preservation.story import PreservationStory
 from workflows.remediation.after_preservation import GivingUpStory
 from workflows.remediation.steps import FencingStep
-from workflows.remediation.story import DELETION_GOES_ON, RemediationStory
+from workflows.remediation.story import DELETION_GOES_ON, DELETION_MAY_GO_ON, RemediationStory
 
 
 @workflow.defn(name="Fencing")
@@ -117,7 +117,8 @@ class Remediation(EpisodeWorkflow):
         """Of a step that switches power it is what it is of a fencing, and of the machine that an earlier one has left off. A
         deletion can't be taken back."""
         if not self._story.deletes:
-            return self._what_it_means(request)
+            means = self._what_it_means(request)
+            return f"{means}; {DELETION_MAY_GO_ON}" if self._story.may_delete else means
         goes = DELETION_GOES_ON
         if isinstance(self._story, GivingUpStory):
             return f"{goes}, and the episode ends once it is gone"

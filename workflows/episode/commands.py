@@ -16,6 +16,9 @@ from policy.values.times import written
 from workflows.episode.episode import Episode
 from workflows.kit.messages import AbortRequest, HoldEpisodeRequest, OperatorCommand, PersonRequest, ResumeRequest
 
+WORD_TAKEN_BACK = "an-abort-takes-back-a-word-for-off-that-was-not-used-yet"
+"""Histories of builds that went on to free on it go on as they began."""
+
 
 def why_not(episode: Episode, verb: Verb) -> str:
     """Why this episode does not accept that verb in its state, whatever the command says besides; "" where it does."""
@@ -64,7 +67,8 @@ def consequences(episode: Episode, *, abort: str) -> dict[Verb, str]:
 
 
 def take_abort(episode: Episode, request: AbortRequest) -> str:
-    """A person stops the episode. Said again it may add `power_on`, and takes nothing back; nor does a cancellation."""
+    """A person stops the episode, and nothing is freed any more on a word for off that has not been used yet (S20). Said again it
+    may add `power_on`, and takes nothing back; nor does a cancellation."""
     former = episode.state.abort_asked
     episode.state.abort_asked = replace(former, power_on=former.power_on or request.power_on) if former is not None else request
     episode.state.aborts += 1
@@ -75,6 +79,8 @@ def take_abort(episode: Episode, request: AbortRequest) -> str:
         if former is None and each.owner != request.owner:
             episode.note("hold", "ended", f"{each}; by {request.by}", who=request.by)
             answer += f"; it ends the hold of another person: {each}"
+    if episode.state.acknowledgement is not None and workflow.patched(WORD_TAKEN_BACK):
+        answer += _take_back_word(episode, request)
     _take(episode)
     return answer
 
@@ -131,17 +137,21 @@ def take_resume(episode: Episode, request: ResumeRequest) -> str:
     _take(episode)
     if episode.is_held:
         return f"incident {episode.state.incident} is still {episode.held_by}; you have ended: {'; '.join(map(str, ended))}"
-    taken_back = ""
-    if (acknowledgement := episode.state.acknowledgement) is not None:
-        episode.state.acknowledgement = None
-        taken = f"the acknowledgement by {acknowledgement.by}; by {request.by}: {request.reason}"
-        episode.note("acknowledge-off", "taken back", taken, who=request.by)
-        taken_back = f"; the acknowledgement by {acknowledgement.by} that the machine is off is taken back"
-    episode.state.resumed = request
+    taken_back, episode.state.resumed = _take_back_word(episode, request), request
     asks = episode.state.phase is Phase.NEEDS_HUMAN
     if asks and episode.insists:
         return f"incident {episode.state.incident} tries again what has failed{taken_back}"
     return f"incident {episode.state.incident} goes on{' as soon as the scanner gives it a permit' if asks else ''}{taken_back}"
+
+
+def _take_back_word(episode: Episode, request: OperatorCommand) -> str:
+    """A word for off that has not been used yet ends. Answers that, to end a sentence with; "" where there is none."""
+    if (acknowledgement := episode.state.acknowledgement) is None:
+        return ""
+    episode.state.acknowledgement = None
+    taken = f"the acknowledgement by {acknowledgement.by}; by {request.by}: {request.reason}"
+    episode.note("acknowledge-off", "taken back", taken, who=request.by)
+    return f"; the acknowledgement by {acknowledgement.by} that the machine is off is taken back"
 
 
 def _ended_by(episode: Episode, request: ResumeRequest) -> tuple[HoldEpisodeRequest, ...]:

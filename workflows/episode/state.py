@@ -151,8 +151,9 @@ class IsolationProgress:
 
 @dataclass(slots=True, kw_only=True)
 class PowerProgress:
-    """What is known of the devices of one node. They are named by their endpoints."""
+    """What is known of the devices of one node. They are named by their endpoints. commands_off: an off is under way."""
 
+    commands_off: bool = False
     off_ended: dict[str, datetime] = field(default_factory=dict)
     """Of the offs since anybody last switched the machine on: what a proof is made of."""
     obeyed: list[str] = field(default_factory=list)
@@ -255,8 +256,9 @@ class StepProgress:
     """One step of a ladder: when it began, when what it does was set going, and by which name and uid that is found again.
 
     since: no Machine that is older can be the successor. seen: when the Machine was last known to stay. may_stand: something was
-    begun and its answer never came. well_noted: its node's health was noted on the object. end: of a fencing that was carried
-    out. taken_back: what it has left is taken back. adopted: an earlier episode has left it behind.
+    begun and its answer never came. asks: a deletion is being asked for, or its answer was lost. well_noted: its node's health
+    was noted on the object. end: of a fencing that was carried out. taken_back: what it has left is taken back. adopted: an
+    earlier episode has left it behind.
     """
 
     step: EscalationStep
@@ -268,6 +270,7 @@ class StepProgress:
     uid: str = ""
     seen: datetime | None = None
     may_stand: bool = False
+    asks: bool = False
     well_noted: bool = False
     taken_back: bool = False
     adopted: bool = False
@@ -322,9 +325,11 @@ class CuttingOffProgress:
 
 @dataclass(slots=True, kw_only=True)
 class GivingUpProgress:
-    """The deletion of a machine that is not kept any longer. asked: it was asked for; unclear: it may have been, an answer was
-    lost. failures: requests in a row that came to nothing. left: what stays cut of it, in words to end a sentence with."""
+    """The deletion of a machine that is not kept any longer. asks: it is being asked for; asked: it was; unclear: it may have
+    been, an answer was lost. failures: requests in a row that came to nothing. left: what stays cut of it, in words to end a
+    sentence with."""
 
+    asks: bool = False
     asked: bool = False
     unclear: bool = False
     failures: int = 0

@@ -121,6 +121,8 @@ class Pacing:
 POLL_INTERVAL = timedelta(seconds=1)
 
 CANT_UNTAINT = "the out-of-service taint can't be removed"
+ABORT_BEFORE_FREEING = "an-abort-is-heard-right-before-pods-of-a-dead-kernel-are-freed"
+"""Histories of builds that freed them all the same go on as they began."""
 
 
 class FreeingSequence:
@@ -162,6 +164,8 @@ class FreeingSequence:
         )
         request = await self._pacing.bounded(whole, left)
         if request is None or self._episode.is_held:  # one that came while we looked is obeyed, too (S20)
+            return False
+        if self._episode.state.abort_asked is not None and workflow.patched(ABORT_BEFORE_FREEING):
             return False
         if self._episode.state.kernel_dead is None:
             self._episode.note("kernel-dead", "trusted", str(proof))

@@ -118,7 +118,11 @@ class PowerSequence:
             await self._episode.delay(device.delay, f"waits its delay before {device.endpoint}", look)
             licence = await look()
             self._episode.enter(doing="commands power off")
-            commanded = await self._devices.command_off(device, licence, read_back=len(self._plan.devices) == 1)
+            self._progress.commands_off = True
+            try:
+                commanded = await self._devices.command_off(device, licence, read_back=len(self._plan.devices) == 1)
+            finally:
+                self._progress.commands_off = False
             if commanded.failed is None:
                 self._note_off(device, commanded.ended_at)
                 self._progress.read_after = commanded.after

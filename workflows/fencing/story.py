@@ -54,6 +54,8 @@ from workflows.kit.interrupts import (
 )
 from workflows.kit.messages import AbortRequest
 
+FREED_WHILE_DUMPING = "its pods may have been freed while its kernel dumped"
+
 PendingEnd = Callable[[], Awaitable[End]]
 """An end that is still to be carried out."""
 
@@ -704,7 +706,7 @@ class FencingStory:
     async def _aborted(self, reason: str) -> End:
         """Aborted while we waited or tried. An off that was commanded is waited out and read before anything is undone."""
         if not self.case.touched:
-            but = "; its pods may have been freed while its kernel dumped" if self.episode.state.kernel_dead is not None else ""
+            but = f"; {FREED_WHILE_DUMPING}" if self.episode.state.kernel_dead is not None else ""
             return await self._restored(Outcome.ABORTED, f"{reason}{but}")
         abort, is_off, but = self.episode.state.abort_asked, await self.power_management.is_off_after_all(), ""
         if is_off:
@@ -755,12 +757,19 @@ class FencingStory:
         """What comes of an abort now, for the person who asks for it."""
         if not self.began and self.episode.state.phase is Phase.QUEUED:
             return "the episode ends; it has no permit yet, and nothing was done to the node"
-        if not self.touched:
-            removed, stays = "power has not been touched, our cordon and annotation are removed", self._stays_cut
-            return f"{removed}; but {', '.join(stays)} stays cut: pods may have been freed behind it" if stays else removed
+        if not (self.touched or self._commands_off):
+            means, stays = "power has not been touched, our cordon and annotation are removed", self._stays_cut
+            if stays:
+                means += f"; but {', '.join(stays)} stays cut: pods may have been freed behind it"
+            return f"{means}; {FREED_WHILE_DUMPING}" if self.episode.state.kernel_dead is not None else means
         if self.case.progress.switched_on:
             return "the machine is switched on already; it ends once the node is back, or its time for that is over"
         return after_off(request, self.episode.state.node)
+
+    @property
+    def _commands_off(self) -> bool:
+        """Whether an off is under way: what becomes of it is read, and the episode ends by that."""
+        return self._case is not None and self._case.progress.power.commands_off
 
     @property
     def _stays_cut(self) -> list[str]:
@@ -772,8 +781,13 @@ class FencingStory:
 
     @property
     def stays_off(self) -> bool:
-        """Whether its end is carried out, and leaves the machine off."""
-        return self._case is not None and self._case.progress.end is not None and bool(self.left_off)
+        """Whether its end is carried out, and leaves the machine off: by a device of ours, or by a person's word, or for all that
+        is known after a reset."""
+        if self._case is None or (end := self._case.progress.end) is None:
+            return False
+        on = self._case.progress.switched_on or self._case.progress.power.devices_on
+        as_it_is = end.outcome in {Outcome.ABORTED, Outcome.FENCED_OFF} and self.touched and not on
+        return as_it_is or bool(self.left_off)
 
     def wants_acknowledgement(self) -> bool:
         """Whether it waits for a person, and off has yet to be proven. Where only marks or paths can't be given back a person's

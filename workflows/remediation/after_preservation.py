@@ -56,6 +56,11 @@ class GivingUpStory:
         """Whether the deletion was asked for."""
         return self._progress.asked
 
+    @property
+    def may_delete(self) -> bool:
+        """Whether a request for that is under way, or its answer was lost."""
+        return self._progress.asks or self._progress.unclear
+
     async def run(self) -> EpisodeResult:
         """Ask for the deletion, and follow it until the Machine is gone, which a finalizer may hold up for days. Raises
         NewHistory, also where the machine is kept after all."""
@@ -73,15 +78,18 @@ class GivingUpStory:
             if self.episode.held is not None and not progress.asked:
                 await self.episode.wait_while_held()
                 continue
+            progress.asks = True
             try:
                 found = await self._give_up()
             except ActivityError as error:
+                progress.asks = False
                 if error_type(error) is ErrorType.TARGET_CHANGED:
                     return await self._end(Outcome.REPLACED, error_message(error))
                 await self._after_failure(error, pause)
                 pause = min(pause * 2, LONGEST_PAUSE)
                 continue
-            pause, progress.failures, self.episode.state.problem, progress.unclear = PAUSE, 0, "", False
+            pause, progress.failures, self.episode.state.problem = PAUSE, 0, ""
+            progress.asks = progress.unclear = False
             if found.gone:
                 return await self._end(Outcome.REPLACED, "the machine was given up; its owner makes another one")
             if found.kept:

@@ -362,7 +362,7 @@ class DeleteMachine(ReplacingStep):
         self._episode.enter(phase=Phase.RUNNING, step=FenceStep.POWER_MANAGEMENT, doing="asks for the deletion of the machine")
         while not await self.goes():
             try:
-                found = await target.act(self._give_up, "the deletion can't be asked for", Operation.REMOVE, covered=True)
+                found = await target.act(self._ask, "the deletion can't be asked for", Operation.REMOVE, covered=True)
             except Interrupt as interrupt:
                 if not isinstance(error := interrupt.__cause__, ActivityError):
                     raise
@@ -397,6 +397,16 @@ class DeleteMachine(ReplacingStep):
         if self._state.asked is not None or self._target.pin.machine is None:
             return ""
         return await withdraw_claim(self._target.node_writer, self._give_up, UNDO_PAUSE)
+
+    async def _ask(self, before: BeforeActing) -> GiveUpResult:
+        self._state.asks = True
+        try:
+            result = await self._give_up(before)
+        except ActivityError as error:
+            self._state.asks = is_unclear(error)
+            raise
+        self._state.asks = False
+        return result
 
     async def _give_up(self, before: BeforeActing | None = None) -> GiveUpResult:
         """before: None where it is not to be asked for any more."""

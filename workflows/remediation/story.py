@@ -55,6 +55,7 @@ NOT_ITS_TIME = "what-a-step-waited-for-before-it-began-is-not-its-time"
 
 MAY_BE_OFF = "; the machine may be off: an earlier step had switched it off"
 DELETION_GOES_ON = "the deletion of its machine was asked for and goes on"
+DELETION_MAY_GO_ON = "the deletion of its machine is being asked for, which can't be taken back"
 TO_SWITCH_ON = "; an earlier step has left the machine off: `resume` switches it on"
 
 LOOK_WHILE_PARKED = timedelta(minutes=5)
@@ -484,6 +485,11 @@ class RemediationStory:
     def deletes(self) -> bool:
         """Whether a step has had the deletion of the Machine begun."""
         return self.episode.state.ladder is not None and any(step.deletes for step in self._steps)
+
+    @property
+    def may_delete(self) -> bool:
+        """Whether a request for that is under way, or its answer was lost."""
+        return self.episode.state.ladder is not None and any(step.state.asks for step in self._steps)
 
     @property
     def stays_off(self) -> bool:
