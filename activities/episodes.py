@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import accumulate, chain, compress, repeat
@@ -52,6 +52,7 @@ from activities.contracts.episodes import (
     OpenResult,
 )
 from activities.contracts.preservation import PreservationStarts, PreserveOutcome, PreserveRequest, PreserveResult
+from activities.contracts.search_attributes import literal
 from activities.errors import ErrorType, failure
 from activities.our_workflows import NotOurs, OurWorkflows, is_silent
 from policy.episode.advice import until_well_or_asked
@@ -93,6 +94,8 @@ ASKED_AGAIN = 3
 
 MOST_LIVES = 10
 """So many runs of the scanner are looked through, its own among them."""
+MOST_RUNS = 100
+"""So many runs of an episode's id are looked through for a person's word that still holds."""
 MOST_OPEN = 10_000
 """So many names fit into an answer; no one person works on so many nodes at once."""
 
@@ -211,45 +214,61 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
         """Why a person's word to the last episode still holds: an abort, or a hold with which it was terminated. The node has not
         been healthy between that and now. None where none does."""
         need = episode.need
-        if need is None or not need.kind.automatic:
+        if need is None or not need.kind.automatic or (found := await self._last_of(handle)) is None:
             return None
-        try:
-            description = await handle.describe(rpc_timeout=QUERY_TIMEOUT)
-            if description.status is WorkflowExecutionStatus.RUNNING or not self._is_ours(description):
+        run, last = found
+        if last is None:
+            if need.since is not None and need.since > (run.close_time or datetime.now(UTC)):
                 return None
-            run = self._client.get_workflow_handle(handle.id, run_id=description.run_id, result_type=EpisodeResult)
-            if description.status is not WorkflowExecutionStatus.COMPLETED:
-                if need.since is not None and need.since > (description.close_time or datetime.now(UTC)):
-                    return None
-                held, ends = await self._held_at_its_end(run), until_well_or_asked(episode.node, once=need.since is not None)
-                return replace(held, reason=f"{held.reason}; {ends}") if held is not None else None
-            last = await run.result(follow_runs=False, rpc_timeout=QUERY_TIMEOUT)
-        except RPCError as error:
-            if error.status is RPCStatusCode.NOT_FOUND:
-                return None
-            raise failure(ErrorType.UNREACHABLE, f"Temporal can't describe {handle.id}: {error.message}") from error
+            held, ends = await self._held_at_its_end(run), until_well_or_asked(episode.node, once=need.since is not None)
+            return replace(held, reason=f"{held.reason}; {ends}") if held is not None else None
         if last.outcome is Outcome.ABORTED and need.since is not None and need.since <= last.ended:
             ended = f"incident {last.incident} was ended by a person and the node has not been healthy since: {last.message}"
             return _Stopped(f"{ended}; {until_well_or_asked(episode.node)}")
         return None
 
+    async def _last_of(
+        self, handle: WorkflowHandle[Any, EpisodeResult]
+    ) -> tuple[WorkflowExecution, EpisodeResult | None] | None:
+        """The last episode of that id and its result, None for one that did not end by itself. None: there is none, or one is
+        open. What was refused, and so has done nothing, is no last episode, nor is a stranger's workflow of the same id: neither
+        ends a person's word (S19, S49)."""
+        try:
+            async for found in self._runs(handle):
+                if found.status is WorkflowExecutionStatus.RUNNING:
+                    return None
+                if found.status is WorkflowExecutionStatus.CONTINUED_AS_NEW or not self._is_ours(found):
+                    continue
+                if found.status is not WorkflowExecutionStatus.COMPLETED:
+                    return found, None
+                run = self._client.get_workflow_handle(found.id, run_id=found.run_id, result_type=EpisodeResult)
+                result = await run.result(follow_runs=False, rpc_timeout=QUERY_TIMEOUT)
+                if result.outcome is not Outcome.REFUSED:
+                    return found, result
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise failure(ErrorType.UNREACHABLE, f"Temporal can't describe {handle.id}: {error.message}") from error
+        return None
+
+    async def _runs(self, handle: WorkflowHandle[Any, EpisodeResult]) -> AsyncIterator[WorkflowExecution]:
+        """The runs of that id, the latest first; of that one visibility need not know yet."""
+        latest = await handle.describe(rpc_timeout=QUERY_TIMEOUT)
+        yield latest
+        query = f"WorkflowId = {literal(handle.id)}"
+        async for run in self._client.list_workflows(query, limit=MOST_RUNS, rpc_timeout=QUERY_TIMEOUT):
+            if run.run_id != latest.run_id:
+                yield run
+
     async def _held_before(self, cluster: str, victim: str) -> _Stopped | None:
         """What a person had said to the last episode of that machine, where it was terminated or failed."""
-        handle = self._client.get_workflow_handle(episode_id(cluster, victim))
-        try:
-            last = await handle.describe(rpc_timeout=QUERY_TIMEOUT)
-        except RPCError as error:
-            if error.status is RPCStatusCode.NOT_FOUND:
-                return None
-            raise failure(ErrorType.UNREACHABLE, f"Temporal can't describe {handle.id}: {error.message}") from error
-        if last.status in {WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.COMPLETED} or not self._is_ours(last):
-            return None
-        return await self._held_at_its_end(self._client.get_workflow_handle(handle.id, run_id=last.run_id))
+        found = await self._last_of(self._client.get_workflow_handle(episode_id(cluster, victim), result_type=EpisodeResult))
+        return await self._held_at_its_end(found[0]) if found is not None and found[1] is None else None
 
-    async def _held_at_its_end(self, run: WorkflowHandle[Any, Any]) -> _Stopped | None:
+    async def _held_at_its_end(self, ended: WorkflowExecution) -> _Stopped | None:
         """Of an episode that was terminated, or failed: what people had said to it is in its history alone (S44). One that does
         not answer, since no code can replay it, keeps no node from being repaired; busy workers may answer later. reason: without
         what ends it."""
+        run = self._client.get_workflow_handle(ended.id, run_id=ended.run_id)
         try:
             status: EpisodeStatus = await run.query("status", result_type=EpisodeStatus, rpc_timeout=QUERY_TIMEOUT)
         except (RPCError, WorkflowQueryFailedError) as error:

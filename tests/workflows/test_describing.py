@@ -295,6 +295,26 @@ async def test_a_persons_abort_holds_for_the_wish_that_stood_then_even_where_no_
     assert (f"`nodewarden fence {node} --reason …`" in found.reason) is (expected is Opened.HELD_OFF)
 
 
+@pytest.mark.parametrize(
+    ("outcome", "ours"), [(Outcome.REFUSED, True), (Outcome.RECOVERED, False)], ids=["refused", "a stranger's"]
+)
+async def test_s44_a_word_is_ended_by_no_request_that_was_refused_and_by_no_workflow_of_a_stranger(
+    env: WorkflowEnvironment, outcome: Outcome, ours: bool
+) -> None:
+    """S19, S49: the node was fenced by the next scan, since only the latest run of its id was asked what people had said."""
+    node = f"aborted-{uuid4()}"
+    await ends(env.client, node, Outcome.ABORTED, queue=OURS)
+    await ends(env.client, node, outcome, queue=OURS if ours else f"theirs-{uuid4()}")
+    async with asyncio.timeout(30):
+        while (await env.client.count_workflows(f"WorkflowId = '{episode_id(CLUSTER, node)}'")).count < 2:
+            await asyncio.sleep(0.1)
+    again = FencingInput(cluster=CLUSTER, node=node, incident="i-2", need=Need(kind=NeedKind.CHECK, since=SINCE))
+    found = await opened(env.client, again)
+    if found.opened is Opened.STARTED:
+        await env.client.get_workflow_handle(found.workflow_id).terminate()
+    assert (found.opened, "incident i-1 was ended by a person" in found.reason) == (Opened.HELD_OFF, True)
+
+
 BY_PEOPLE = [
     ("hold", None, Opened.HELD_OFF, "held by ada (identity not verified): we look first"),
     ("hold", timedelta(hours=1), Opened.HELD_OFF, "held by ada (identity not verified), until "),
