@@ -227,9 +227,7 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
             return _Stopped(f"{ended}; {until_well_or_asked(episode.node)}")
         return None
 
-    async def _last_of(
-        self, handle: WorkflowHandle[Any, EpisodeResult]
-    ) -> tuple[WorkflowExecution, EpisodeResult | None] | None:
+    async def _last_of(self, handle: WorkflowHandle[Any, EpisodeResult]) -> tuple[WorkflowExecution, EpisodeResult | None] | None:
         """The last episode of that id and its result, None for one that did not end by itself. None: there is none, or one is
         open. What was refused, and so has done nothing, is no last episode, nor is a stranger's workflow of the same id: neither
         ends a person's word (S19, S49)."""

@@ -186,6 +186,8 @@ class FleetPlay:
             case "pause":
                 referee.pauses[request.who] = (now, request.until)
                 stops = True
+            case "stop":
+                stops = True
             case "unpause":
                 for owner in [request.of or request.who]:
                     referee.pauses.pop(owner, None)
@@ -234,7 +236,8 @@ class FleetPlay:
 
     def stops_scanner(self) -> None:
         if (scanner := self.fleet.scanner) is not None:
-            scanner.update("stop", StopRequest(who="ada", reason="drawn"))
+            request = StopRequest(who="ada", reason="drawn")
+            self._words.append(("stop", request, scanner.update("stop", request)))
 
     def starts_scanner(self) -> None:
         self.fleet.start()

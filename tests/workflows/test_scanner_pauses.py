@@ -382,7 +382,10 @@ async def test_s20_a_command_that_stops_acts_names_the_nodes_where_one_may_be_un
         await scan.client_handle().execute_update(HealthScanner.unpause, UnpauseRequest(who="ada", reason="go on"))
         for number in range(2, 6):  # the last one asked for may be the very one that is switched off
             assert (await scan.ask(f"node-{number}", f"i-{number}")).decision is PermitDecision.GRANTED
-        assert (await says(scan, "observe", nodes=("node-5",))).endswith(f"{under_way}, node-2, node-3, node-4, node-5")
+        every = f"{under_way}, node-2, node-3, node-4, node-5"
+        assert (await says(scan, "observe", nodes=("node-5",))).endswith(every)
+        stopped = await scan.client_handle().execute_update(HealthScanner.stop, StopRequest(who="ada", reason="stop"))
+        assert stopped.endswith(every)
 
 
 async def test_no_report_of_former_modes_is_acted_on(env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:

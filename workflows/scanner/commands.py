@@ -75,7 +75,7 @@ class Commands:
         self._state.record(cluster, DecisionKind.ANSWERED, act="stop-scan", who=request.by, message=request.reason)
         workflow.upsert_memo({STOPPED_MEMO: (request.by, request.reason)})
         self._underway.cut_short()
-        return f"the scanner of {cluster} stops"
+        return f"the scanner of {cluster} stops{self._still_licensed()}"
 
     def take_pause(self, request: PauseRequest) -> str:
         """Raises ApplicationError where there are too many."""
