@@ -970,6 +970,15 @@ async def test_s44_an_abort_while_an_off_is_under_way_says_what_may_come_of_it(p
     assert (expected in answer, result.left_off, world.count("on")) == (True, not power_on, power_on), answer
 
 
+async def test_s44_an_abort_while_the_machine_is_switched_on_says_so(env: WorkflowEnvironment) -> None:
+    """It was answered with "a machine that is off stays off", and the machine was on a moment later."""
+    world = World()
+    async with fencing(env, world, at="on") as run:
+        answer = await run.abort()
+        result = await run.result(Outcome.ABORTED)
+    assert ("is being switched on; it ends once the node is back" in answer, result.left_off) == (True, False), answer
+
+
 async def test_s44_no_power_on_is_promised_once_a_machine_that_a_person_said_off_is_left_off(env: WorkflowEnvironment) -> None:
     """No device of ours has switched it off; its end was being carried out all the same, and switched nothing on any more."""
     world = World(plan=plan(tries=1, restarts=0), silent={BMC.endpoint})

@@ -14,12 +14,13 @@ from activities.contracts.target import LookVerdict
 from activities.errors import ErrorType, failure
 from policy.episode.messages import EpisodeStatus, Outcome, Phase
 from policy.episode.node_action import Verb
-from policy.episode.permits import PermitAnswer, PermitDecision
+from policy.episode.permits import PermitAnswer, PermitDecision, PortionAnswer
 from policy.fence.plan import CORDON, FencingPlan
 from policy.fence.power import PowerState, VolumeState
 from policy.objects.nodes import PRESERVE_ANNOTATION
 from policy.preservation.machine_snapshot import ISOLATION_ANNOTATION
 from policy.preservation.requests import ISOLATE_ANNOTATION
+from policy.values.times import LATEST
 from tests.workflows.plans import CLOUD, CUT, PORT, QUARANTINE, switched
 from tests.workflows.preservation_run import KeptMachine, Run, machine, preserving
 from tests.workflows.world import World, left_by, plan
@@ -356,6 +357,20 @@ async def test_a_release_between_the_cut_and_the_freeing_counts_before_the_freei
         world.devices.gates["cut-path"].set()
         await run.timeout(Outcome.REPLACED)
     assert cuts(world) == ["note cut", "cut-path"]
+
+
+async def test_s20_a_release_right_before_pods_behind_the_cut_are_freed_keeps_them(env: WorkflowEnvironment) -> None:
+    """It came after the last look, while it was asked how many pods may go, and they were freed all the same."""
+    world = failed(switched())
+    world.devices.per_minute, world.devices.portions = 10, [PortionAnswer(pods=2, until=LATEST)]
+    world.devices.gates[asked := f"ask for {world.devices.cut_pods} pods"] = asyncio.Event()
+    async with preserving(env, world) as run:
+        await run.until(lambda _: asked in world.devices.acts)
+        before = world.devices.cut_pods
+        await run.says(Preservation.release)
+        world.devices.gates[asked].set()
+        await run.timeout(Outcome.REPLACED)
+    assert (world.devices.cut_pods, before > 0) == (before, True)
 
 
 @pytest.mark.usefixtures("rolls_once")

@@ -548,6 +548,18 @@ def test_s49_it_is_switched_on_after_more_than_a_week() -> None:
     assert world.node.commands[-1] == f"on {BMC}"
 
 
+def test_s44_an_abort_while_what_a_step_has_left_off_is_switched_on_says_so() -> None:
+    world, said = stays_off(), list[Word]()
+    with Play(world) as play:
+        play.parked()
+        world.node.errors["on"].clear()
+        world.before["power-management.power-on"] = lambda: said.append(play.abort())
+        play.resume()
+        play.result()
+    (word,) = said
+    assert "the machine is being switched on; it ends once the node is back" in word.answer
+
+
 def test_no_other_device_is_switched_on_in_a_later_history() -> None:
     """S9: configured since then for the node is the plug of another machine."""
     world = stays_off()

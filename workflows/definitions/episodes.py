@@ -128,7 +128,10 @@ class Remediation(EpisodeWorkflow):
         at, off = (self._story.at, self._story.left_off) if isinstance(self._story, RemediationStory) else (None, None)
         if isinstance(at, FencingStep) and (at.story.touched or off is None):
             return at.story.what_abort_means(request)
-        return super().what_abort_means(request) if off is None else after_off(request, self.episode.state.node)
+        if off is None:
+            return super().what_abort_means(request)
+        # One that a reset took back knows nothing of its machine.
+        return off.story.what_abort_means(request) if off.story.touched else after_off(request, self.episode.state.node)
 
 
 @workflow.defn(name="Preservation")

@@ -142,6 +142,11 @@ class Preflight:
         return self._fencing.deadline if self._fencing is not None else None
 
     @property
+    def is_over(self) -> bool:
+        """Whether the need is gone, for all that the episode itself knows."""
+        return bool(self._gone())
+
+    @property
     def need_seen(self) -> Need:
         """The need, as activities look at it: without what is for people."""
         return replace(self.need, command=self._episode.state.wish, reason="", requester="")

@@ -151,9 +151,11 @@ class IsolationProgress:
 
 @dataclass(slots=True, kw_only=True)
 class PowerProgress:
-    """What is known of the devices of one node. They are named by their endpoints. commands_off: an off is under way."""
+    """What is known of the devices of one node. They are named by their endpoints. commands_off: an off is under way;
+    commands_on: on was commanded, and is tried until it is read."""
 
     commands_off: bool = False
+    commands_on: bool = False
     off_ended: dict[str, datetime] = field(default_factory=dict)
     """Of the offs since anybody last switched the machine on: what a proof is made of."""
     obeyed: list[str] = field(default_factory=list)

@@ -50,6 +50,8 @@ DRAIN_PATIENCE = timedelta(minutes=5)
 """Of a drain that was given no time-out: fencing is what follows it, so it may not wait for ever."""
 
 DRAIN_INTERVAL = timedelta(seconds=5)
+OVER_BEFORE_FREEING = "the-end-of-the-need-is-heard-right-before-pods-behind-a-cut-are-freed"
+"""Histories of builds that heard of it with the next look go on as they began."""
 
 _LOOKS = {Act.CORDON: Operation.CORDON, Act.TAINT: Operation.CORDON, Act.DRAIN: Operation.DRAIN}
 
@@ -249,8 +251,9 @@ class IsolationSequence:
         return (await self._preflight.before_destruction()).until
 
     def _is_stopped(self) -> bool:
-        """Before off any abort ends the episode."""
-        return self._episode.held is not None or self._episode.state.abort_asked is not None
+        """Before off any abort ends the episode, and so does a release of a machine that is kept."""
+        said = self._episode.held is not None or self._episode.state.abort_asked is not None
+        return said or (self._preflight.is_over and workflow.patched(OVER_BEFORE_FREEING))
 
     async def _free_cut_pods(self, look: Callable[[], Awaitable[datetime]], *, stopped: Callable[[], bool]) -> None:
         """A consequence under `path cut proven`: each round right after a last look and fresh readings (S1, S2, S20)."""

@@ -268,6 +268,7 @@ class PowerSequence:
         if not self._plan.levels:
             return  # the person who said that it was off switches it on as well
         self._episode.enter(doing="commands power on")
+        self._progress.commands_on = True
         needed = self._progress.proven or self._latest_level()
         failures: dict[str, Interrupt] = {}
         alone, devices_on = len(self._plan.devices) == 1, False

@@ -111,6 +111,8 @@ class PowerManagement:
             self._node_writer.send_event(
                 EventReason.PARTLY_SWITCHED_ON, f"the machine is on, but not all that feeds it: {interrupt.reason}"
             )
+        finally:
+            self._progress.power.commands_on = False
         self._progress.switched_on = True
 
     async def report_finished(self, message: str) -> None:

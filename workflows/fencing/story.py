@@ -54,6 +54,7 @@ from workflows.kit.interrupts import (
 )
 from workflows.kit.messages import AbortRequest
 
+ONCE_BACK = "it ends once the node is back, or its time for that is over"
 FREED_WHILE_DUMPING = "its pods may have been freed while its kernel dumped"
 
 PendingEnd = Callable[[], Awaitable[End]]
@@ -763,7 +764,9 @@ class FencingStory:
                 means += f"; but {', '.join(stays)} stays cut: pods may have been freed behind it"
             return f"{means}; {FREED_WHILE_DUMPING}" if self.episode.state.kernel_dead is not None else means
         if self.case.progress.switched_on:
-            return "the machine is switched on already; it ends once the node is back, or its time for that is over"
+            return f"the machine is switched on already; {ONCE_BACK}"
+        if self.case.progress.power.commands_on:
+            return f"the machine is being switched on; {ONCE_BACK}"
         return after_off(request, self.episode.state.node)
 
     @property
