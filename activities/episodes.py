@@ -264,13 +264,15 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
 
     async def _held_at_its_end(self, ended: WorkflowExecution) -> _Stopped | None:
         """Of an episode that was terminated, or failed: what people had said to it is in its history alone (S44). One that does
-        not answer, since no code can replay it, keeps no node from being repaired; busy workers may answer later. reason: without
-        what ends it."""
+        not answer, since no code can replay it, keeps no node from being repaired; busy workers may answer later, and one that
+        has not seen that history yet refuses the first question (`workers/plugin.py::TimeGuard`). reason: without what ends
+        it."""
         run = self._client.get_workflow_handle(ended.id, run_id=ended.run_id)
         try:
             status: EpisodeStatus = await run.query("status", result_type=EpisodeStatus, rpc_timeout=QUERY_TIMEOUT)
         except (RPCError, WorkflowQueryFailedError) as error:
-            if isinstance(error, RPCError) and is_silent(error) and activity.info().attempt < ASKED_AGAIN:
+            passes = isinstance(error, WorkflowQueryFailedError) or is_silent(error)
+            if passes and activity.info().attempt < ASKED_AGAIN:
                 raise failure(ErrorType.UNREACHABLE, f"{run.id} does not say yet whether a person held it") from error
             activity.logger.warning("whether a person held %s when it ended is not known: %s", run.id, error.message)
             return None

@@ -15,7 +15,7 @@ from uuid import uuid4
 import pytest
 from temporalio import workflow
 from temporalio.api.enums.v1 import EventType
-from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle, WorkflowQueryFailedError
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
@@ -66,6 +66,7 @@ from tests.workflows.fencing_run import fencing
 from tests.workflows.preservation_run import MACHINE, ScriptedMachine, machine, preserving
 from tests.workflows.surroundings import Measured, eventually, let_pass
 from tests.workflows.world import NODE, World, plan
+from workers.errors import OLD_MOMENT
 from workflows.definitions.episodes import Preservation
 from workflows.kit.messages import ResumeRequest
 from workflows.kit.options import WORKFLOW_QUEUE
@@ -353,8 +354,13 @@ async def test_s44_what_a_person_has_said_to_an_episode_holds_where_that_is_term
     assert (f"`nodewarden fence {NODE} --reason …`" in found.reason) is (expected is Opened.HELD_OFF)
 
 
-async def test_s44_workers_that_are_busy_are_asked_again_what_a_person_has_said_to_an_episode(
-    env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "silent",
+    [RPCError("Timeout expired", RPCStatusCode.CANCELLED, b""), WorkflowQueryFailedError(OLD_MOMENT)],
+    ids=["busy", "a history that it has not seen yet"],
+)
+async def test_s44_workers_that_give_no_answer_are_asked_again_what_a_person_has_said_to_an_episode(
+    env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch, silent: Exception
 ) -> None:
     """Nothing but a history that no code can replay keeps no node from being repaired."""
     world = World(need=Need(kind=NeedKind.CHECK, since=datetime.now(UTC) - timedelta(minutes=1)))
@@ -364,7 +370,6 @@ async def test_s44_workers_that_are_busy_are_asked_again_what_a_person_has_said_
         cluster = run.handle.id.split("/")[1]
         ours = EpisodeService(env.client, task_queue=f"{WORKFLOW_QUEUE}-{cluster}", holder=nameless)
         again = FencingInput(cluster=cluster, node=NODE, incident="i-2", need=world.need)
-        silent = RPCError("Timeout expired", RPCStatusCode.CANCELLED, b"")
         monkeypatch.setattr(WorkflowHandle, "query", AsyncMock(side_effect=silent))
         environment, asked_in = ActivityEnvironment(), OpenRequest(cluster=cluster, episodes=(again,))
         with refused(ErrorType.UNREACHABLE, "does not say yet whether a person held it"):
