@@ -331,7 +331,7 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
             kind=status.kind,
             parked=status.phase is Phase.NEEDS_HUMAN,
             phase=status.phase,
-            permit=status.permit,
+            permit=status.permit or status.asks_anew,  # what it had begun counts (S14)
             started=status.started,
             control_plane=status.control_plane,
             node_uid=status.node_uid,

@@ -422,7 +422,7 @@ class EpisodeStatus:
     commands that it accepts now. try_number of tries: of the current step, tries 0 while there is none; restarts of
     most_restarts: of all its steps, since a person last let it go on. readings: of power devices, the latest since the first
     off. override: who overrides a circuit breaker for it, and why; "" for none. by_person: whether a person wanted that for which
-    it last asked for its permit.
+    it last asked for its permit. asks_anew: it was let act, of which the scanner knows no more, and waits to be let go on.
     """
 
     incident: str
@@ -469,6 +469,7 @@ class EpisodeStatus:
     override: str = ""
     by_person: bool = False
     aborted: str = ""
+    asks_anew: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,7 +40,7 @@ from tests.workflows import contract
 from tests.workflows.attempts import START, Attempt, Lost
 from tests.workflows.contract import LookVerdict, act_of
 from tests.workflows.faults import LASTING, SELF, SPOKEN, Fault, PlacedFault
-from tests.workflows.machine import MACHINE, MACHINE_UID, NODE, OURS, Machine, MachineObject, RemediationObject
+from tests.workflows.machine import MACHINE, MACHINE_UID, OURS, Machine, MachineObject, RemediationObject
 from tests.workflows.plans import ASKS
 from tests.workflows.played_acts import DELETION_ASKED, DeviceActs, MachineActs, NodeActs, at_once, kind_of
 from tests.workflows.referee import HEARD, Referee
@@ -399,7 +399,11 @@ class PlayedActs(Played, NodeActs, DeviceActs, MachineActs):
     def _is_overridden(self, target: contract.Target) -> bool:
         machine = self.machine
         ready = Condition(type=READY, status="True" if machine.ready else "Unknown")
-        node = NodeView(name=NODE, uid=machine.uid, boot_id=machine.boot_id, conditions=(ready,)) if machine.present else None
+        node = (
+            NodeView(name=machine.name, uid=machine.uid, boot_id=machine.boot_id, conditions=(ready,))
+            if machine.present
+            else None
+        )
         return bool(self.workers[0].overridden(target, node))
 
     def verify(self, request: contract.VerifyRequest) -> contract.Verification:
@@ -531,7 +535,7 @@ class PlayedActs(Played, NodeActs, DeviceActs, MachineActs):
         return contract.RemediationPin(
             failed=request.failed,
             pinned=Pinned(
-                node=NODE,
+                node=machine.name,
                 uid=seen.uid,
                 provider_id=seen.provider_id if seen.present else "",
                 system_uuid=seen.system_uuid if seen.present else "",
@@ -780,14 +784,16 @@ class Adversary(PlayedActs):
 
     def _later(self, act: Callable[[Any], Any], request: Any, not_after: datetime | None) -> None:
         """Its worker is cut off from Temporal, and goes on all the same until its time is over."""
-        at = self.now + timedelta(seconds=8)
+        at, attempt = self.now + timedelta(seconds=8), self._attempt
+        assert attempt is not None
 
         def happens() -> None:
             self.now, self._fault = at, Fault.LATE
             if not_after is None or at <= not_after:
                 self.zombies += 1
                 try:
-                    act(request)
+                    with self._on_a_worker(attempt):
+                        act(request)
                 except ApplicationError:  # nobody hears of it
                     return
                 self.referee.all_freed_by = ""  # for all that the episode knows
@@ -1100,8 +1106,8 @@ class Adversary(PlayedActs):
 
     # Temporal -------------------------------------------------------------------------------------------------------
 
-    def request_permit(self, request: contract.AskPermit) -> PermitAnswer:
-        fault, _ = self.script.popleft() if self.script else (Fault.NOTHING, 0.0)
+    def judge_request(self, request: contract.AskPermit) -> bool:
+        """S17: what needs no permit asks for none, and only a person passes a circuit breaker. Whether it passes an open one."""
         incident = request.permit.incident
         if request.permit.kind is Kind.FENCING and self.only_restores(incident):
             self.referee.fault("S17", "a permit is asked for by an episode that has nothing left to do but to switch on")
@@ -1112,6 +1118,11 @@ class Adversary(PlayedActs):
         past = self.refusing and bool(request.permit.override)
         if past and not self.attests:
             self.referee.fault("S17", "a circuit breaker is overridden by no person that Kubernetes attests")
+        return past
+
+    def request_permit(self, request: contract.AskPermit) -> PermitAnswer:
+        fault, _ = self.script.popleft() if self.script else (Fault.NOTHING, 0.0)
+        past, incident = self.judge_request(request), request.permit.incident
         if fault is Fault.NO_PERMIT or (self.refusing and not past):
             return PermitAnswer(decision=PermitDecision.REFUSED, reason="a circuit breaker is open")
         if fault is Fault.QUEUED:

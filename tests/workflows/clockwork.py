@@ -71,6 +71,8 @@ class Clockwork:
         self.perform = perform
         self.unheard = unheard or (lambda _workflow_id, _signal, _argument: False)
         self.decided = decided or (lambda _call, _request: None)
+        self.heard: Callable[[str, str, Any], None] = lambda _workflow_id, _signal, _argument: None
+        """Is told of a signal of one workflow to another that is here."""
         self.problems: list[str] = []
         self.unserved: set[str] = set()
         """Methods whose next call nobody takes."""

@@ -485,9 +485,11 @@ class Execution:
 
         def send() -> None:
             resolution = ResolveSignalExternalWorkflow(seq=asked.seq)
+            argument = CONVERTER.from_payload(payloads[0]) if payloads else None
             if (other := self.clockwork.open(to)) is not None:
                 other.deliver(signal_workflow=SignalWorkflow(signal_name=name, input=payloads))
-            elif not self.clockwork.unheard(to, name, CONVERTER.from_payload(payloads[0]) if payloads else None):
+                self.clockwork.heard(to, name, argument)
+            elif not self.clockwork.unheard(to, name, argument):
                 resolution.failure.message = f"{to} was not found"
                 resolution.failure.application_failure_info.type = "ExternalWorkflowExecutionNotFound"
             self.deliver(resolve_signal_external_workflow=resolution)

@@ -38,9 +38,10 @@ from activities.errors import ErrorType, failure
 from policy.checks.fence_policies import NO_POLICIES, FencePolicies
 from policy.dialects import parse
 from policy.episode.decisions import Decision
+from policy.episode.gate import By, Objection, Operation, Seen, objection
 from policy.episode.messages import FencingInput, NeedKind, Outcome, RemediationInput, episode_id, scanner_id
-from policy.episode.modes import MODE_CHANGES_MEMO, MODES_MEMO, ClusterModes, ModeChanges
-from policy.episode.permits import Release
+from policy.episode.modes import MODE_CHANGES_MEMO, MODE_KEY, MODES_MEMO, ClusterModes, ModeChanges, mode_of
+from policy.episode.permits import PermitQuestion, PermitQuestions, Release
 from policy.history.spells import ObservationRecord, ScannerSpells, Spell
 from policy.objects.machines import MachineView
 from policy.objects.marks import Mark
@@ -83,6 +84,8 @@ class Body:
     labels: dict[str, str] = field(default_factory=dict)
     annotations: dict[str, str] = field(default_factory=dict)
     mark: str = ""
+    was: str = ""
+    """Under which name its machine came first, "" for its own."""
 
     @property
     def uid(self) -> str:
@@ -104,9 +107,9 @@ class Body:
             labels={WORKER: "", "rack": self.rack, **self.labels, **confirmed(annotations)},
             annotations=annotations,
             conditions=(Condition(type="Ready", status=self.ready, since=self.since),),
-            provider_id=f"sim:///{self.name}/{self.machine}",
-            boot_id=f"boot-{self.name}-{self.machine}-{self.boots}",
-            system_uuid=f"system-{self.name}-{self.machine}",
+            provider_id=f"sim:///{self.was or self.name}/{self.machine}",
+            boot_id=f"boot-{self.was or self.name}-{self.machine}-{self.boots}",
+            system_uuid=f"system-{self.was or self.name}-{self.machine}",
             unschedulable=bool(self.mark),
         )
 
@@ -185,7 +188,8 @@ class FleetClockwork(Clockwork):
         """Of the scanner, the oldest first."""
 
     def _run(self, name: str, workflow_id: str, incident: str) -> Execution:
-        self.runs.append(execution := super()._run(name, workflow_id, incident))
+        execution = super()._run(name, workflow_id, incident)
+        self.runs += [execution] if workflow_id == SCANNER else []
         return execution
 
     def serves(self, queue: str, activity: str) -> bool:
@@ -417,6 +421,41 @@ class Fleet:
 
     def describe(self, request: DescribeRequest) -> DescribeResult:
         return DescribeResult(episodes=tuple(map(self._described, request.nodes)))
+
+    # As a last look has it: with the Node and the check as they are, and the scanner's answer.
+
+    def asked(self, node: str, incident: str) -> PermitQuestions | None:
+        """What the scanner says to a last look; None: it can't be asked."""
+        scanner = self.scanner
+        try:
+            one = PermitQuestions(questions=(PermitQuestion(node=node, incident=incident),))
+            return scanner.query("holds_permits", one) if scanner is not None else None
+        except LookupError:
+            return None
+
+    def objection(self, episode: Episode, operation: Operation, answer: PermitQuestions | None, **known: Any) -> Objection | None:
+        """Of the real gate. known: fields of `Seen`."""
+        body, need = self.nodes[episode.node], episode.asked.need if episode.asked is not None else None
+        check = self.checks[need.check.name] if need is not None and need.check is not None else None
+        annotation = check.annotations.get(MODE_KEY) if check is not None and check.present else None
+        node = body.view() if body.present else None
+        labels = node.labels if node is not None else None
+        mode = (
+            mode_of(answer.modes, episode.node, labels, annotation) if answer is not None and answer.modes is not None else None
+        )
+        held = answer.questions[0] if answer is not None else None
+        by = By.PROGRAM if need is not None and need.kind is not NeedKind.PERSON else By.PERSON
+        seen = {
+            "node": node,
+            "machines": (),
+            "pause": "",
+            "lease": "",
+            "cluster_lease": self.lease.problem,
+            "permit": "no scanner answers" if held is None else "" if held.held else held.reason or "no permit",
+            "policies": NO_POLICIES,
+            "mode": mode,
+        }
+        return objection(Seen(**(seen | known)), operation, by, self.now)
 
     def _described(self, node: str) -> EpisodeDescription:
         found = self.open.get(node)

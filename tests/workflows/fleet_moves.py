@@ -14,13 +14,11 @@ from typing import Any
 
 from activities.cluster.objects.live_node import seen_node
 from policy.checks.fence_policies import NO_POLICIES, FencePolicies, ScopeCap
-from policy.episode.gate import By, Objection, Operation, Seen, Weight, objection
+from policy.episode.gate import Objection, Operation, Weight
 from policy.episode.messages import Outcome, Pinned, episode_id
-from policy.episode.modes import mode_of
 from policy.episode.permits import (
     PermitAnswer,
     PermitDecision,
-    PermitQuestion,
     PermitQuestions,
     PermitRequest,
     Release,
@@ -37,7 +35,7 @@ from tests.workflows.attempts import START
 from tests.workflows.clockwork import Perils
 from tests.workflows.executions import Execution, Word
 from tests.workflows.fleet import BOOT, SCANNER, Body, Episode, Fleet, Written
-from tests.workflows.fleet_referee import EXCLUDED, HELD, MODE, OFF, ORDER, SHOWN, FleetReferee, rules_of
+from tests.workflows.fleet_referee import EXCLUDED, HELD, MODE, MOST, OFF, ORDER, SHOWN, FleetReferee, rules_of
 from tests.workflows.plays import Move, least
 from workflows.kit.messages import ModeRequest, PauseRequest, StopRequest, UnpauseRequest
 from workflows.scanner.story import NOT_TAKEN_OVER
@@ -53,12 +51,14 @@ LONGEST = 60_000
 class FleetPlay:
     """One scanner, its cluster, and all that happens to them."""
 
+    world: type[Fleet] = Fleet
+
     def __init__(self, seed: int, moves: list[Move] | None = None) -> None:
         draw = Random(seed)
         perils = draw.choice((Perils(), Perils(), Perils(forgets=0.03), Perils(forgets=0.02, dies=0.02, queues=0.02)))
         setting = draw.choice((Mode.REPAIR, Mode.REPAIR, Mode.REPAIR, Mode.OBSERVE, None))
         self.seed = seed
-        self.fleet = Fleet(seed, nodes=draw.choice((4, 6, 9)), cap=draw.choice((1, 2, 3)), setting=setting, perils=perils)
+        self.fleet = self.world(seed, nodes=draw.choice((4, 6, 9)), cap=draw.choice((1, 2, 3)), setting=setting, perils=perils)
         self.referee = FleetReferee(self.fleet, (setting or Mode.OBSERVE).value)
         self.moves = moves if moves is not None else drawn_moves(draw)
         self.fleet.began = self._begins
@@ -333,6 +333,16 @@ class FleetPlay:
         body.ready, body.since = self.draw.choice(("True", "True", "Unknown")), self.fleet.now
         self.fleet.put(body)
 
+    def is_renamed(self) -> None:
+        """The same machine registers under another name, and is silent soon."""
+        body, name = self._some(), f"n{len(self.fleet.nodes)}"
+        if body.present:
+            known = {"machine": body.machine, "boots": body.boots, "ready": "Unknown", "was": body.was or body.name}
+            new = self.fleet.nodes[name] = Body(name, body.rack, self.fleet.now, **known)
+            body.present, body.mark = False, ""
+            self.fleet.put(body)
+            self.fleet.clockwork.after(timedelta(seconds=self.draw.choice((0, 2, 20))), lambda: self.fleet.put(new))
+
     def grows(self) -> None:
         name = f"n{len(self.fleet.nodes)}"
         self.fleet.nodes[name] = Body(name, self.draw.choice("ab"), self.fleet.now)
@@ -382,6 +392,13 @@ class FleetPlay:
         check, value = self._check(), self.draw.choice(("observe", "drain", "repair", "all"))
         if check.annotations.pop(MODE, None) is None:
             check.annotations[MODE] = value
+        self.fleet.write(check)
+
+    def limits_check(self) -> None:
+        """How many of its nodes may be remediated at once: `nodewarden.io/max-in-flight`."""
+        check, most = self._check(), self.draw.choice(("1", "1", "2"))
+        if check.annotations.pop(MOST, None) is None:
+            check.annotations[MOST] = most
         self.fleet.write(check)
 
     def pauses_check(self) -> None:
@@ -574,13 +591,9 @@ class FleetPlay:
         if scanner is not None and scanner.hears:
             self._later(timedelta(milliseconds=50), episode, self._step)
             return
-        asked = PermitQuestions(questions=(PermitQuestion(node=episode.node, incident=episode.incident),))
-        try:
-            answer = scanner.query("holds_permits", asked) if scanner is not None else None
-        except LookupError:
-            answer = None
+        answer = fleet.asked(episode.node, episode.incident)
         operation = Operation.DISRUPT if episode.done else Operation.CORDON
-        why = self._objection(episode, body, operation, answer)
+        why = self._objection(episode, operation, answer)
         if why is None:
             looked = fleet.now
             delay = fleet.clockwork.moments(0.05, 14) if fleet.clockwork.chance(0.3) else fleet.clockwork.moments(0.05, 0.5)
@@ -596,31 +609,14 @@ class FleetPlay:
         else:
             fleet.ends(episode, Outcome.RELEASED.value, why.reason if why.weight is Weight.VETOED else "")
 
-    def _objection(self, episode: Episode, body: Body, operation: Operation, answer: PermitQuestions | None) -> Objection | None:
-        """As a last look has it: with the Node and the check as they are, and the scanner's answer."""
-        node = body.view() if body.present else None
-        need = episode.asked.need if episode.asked is not None else None
-        check = self.fleet.checks[need.check.name] if need is not None and need.check is not None else None
-        annotation = check.annotations.get(MODE) if check is not None and check.present else None
-        labels = node.labels if node is not None else None
-        mode = (
-            mode_of(answer.modes, episode.node, labels, annotation) if answer is not None and answer.modes is not None else None
-        )
-        held = answer.questions[0] if answer is not None else None
+    def _objection(self, episode: Episode, operation: Operation, answer: PermitQuestions | None) -> Objection | None:
+        """As a last look has it."""
+        body, by_need = self.fleet.nodes[episode.node], episode.asked is not None and episode.asked.need is not None
         pinned = Pinned(node=episode.node, uid=episode.uid, provider_id=episode.provider_id)
-        seen = Seen(
-            node=node,
-            machines=(),
-            pause="",
-            identity=compare_identity(pinned, seen_node(episode.node, node), destructive=True),
-            lease="",
-            cluster_lease=self.fleet.lease.problem,
-            permit="no scanner answers" if held is None else "" if held.held else held.reason or "no permit",
-            policies=NO_POLICIES,
-            need=Objection(rule="", reason="it is well", weight=Weight.NEED_GONE) if body.well and need is not None else None,
-            mode=mode,
-        )
-        return objection(seen, operation, By.PROGRAM if need is not None else By.PERSON, self.fleet.now)
+        seen = seen_node(episode.node, body.view() if body.present else None)
+        well = Objection(rule="", reason="it is well", weight=Weight.NEED_GONE) if body.well and by_need else None
+        identity = compare_identity(pinned, seen, destructive=True)
+        return self.fleet.objection(episode, operation, answer, identity=identity, need=well)
 
     def _acts(self, episode: Episode, operation: Operation, looked: datetime) -> None:
         fleet, body = self.fleet, self.fleet.nodes[episode.node]

@@ -29,15 +29,19 @@ SHOWN = timedelta(seconds=45)
 LATE = timedelta(seconds=61)
 """Nothing is opened so long after it was decided."""
 ORDER = ("observe", "cordon", "drain", "repair")
-EXCLUDED, HELD, OFF, MODE = (
+MEMBER = "node-role.kubernetes.io/control-plane"
+EXCLUDED, HELD, OFF, MODE, MOST = (
     "remediation.medik8s.io/exclude-from-remediation",
     "nodewarden.io/hold",
     "nodewarden.io/fencing",
     "nodewarden.io/mode",
+    "nodewarden.io/max-in-flight",
 )
 RULES = {"gone": "S9", "well": "S6", "uncovered": "S13", "breaker": "S17", "check paused": "S17", "stale": "S18"} | {
     "lease lost": "S38",
     "observed": "S52",
+    "quorum": "S15",
+    "another member": "S15",
 }
 REFUSED_FOR: dict[str, tuple[str, ...]] = {
     "Mode": ("below repair",),
@@ -91,6 +95,10 @@ class FleetReferee:
         self.acts = 0
         self.caps: dict[str, list[tuple[datetime, int]]] = {}
         """By rack, "" for all: since when how many may act; empty where no policy ever said so."""
+        self.limits: dict[str, list[tuple[datetime, int]]] = {}
+        """By check: since when how many of its nodes may be remediated at once."""
+        self.under: dict[str, tuple[datetime, frozenset[str]]] = {}
+        """By incident that acts: since when, and the checks that covered its node then."""
         fleet.changed, fleet.opens = self.note, self.judge_opening
 
     def fault(self, rule: str, what: str) -> None:
@@ -140,6 +148,12 @@ class FleetReferee:
                 yield ("breaker", check.name)
             if check.paused:
                 yield ("check paused", check.name)
+        members = {name: body for name, body in fleet.nodes.items() if MEMBER in body.labels}
+        for name in members:
+            if sum(body.well for other, body in members.items() if other != name) <= len(members) // 2:
+                yield ("quorum", name)
+            if any(each.done and each.node in members and each.node != name for each in fleet.open.values()):
+                yield ("another member", name)
         for name, body in fleet.nodes.items():
             values = {"gone": not body.present, "well": body.well, "excluded": body.labels.get(EXCLUDED) == "true"} | {
                 "held": body.annotations.get(HELD, "false") != "false",
@@ -161,6 +175,10 @@ class FleetReferee:
     def note(self) -> None:
         """Something has changed, or may have."""
         now = self.fleet.now
+        for check in self.fleet.checks.values():
+            most, known = int(check.annotations.get(MOST, 1000)), self.limits.setdefault(check.name, [])
+            if not known or known[-1][1] != most:
+                known.append((now, most))
         self.since = {fact: self.since.get(fact, now) for fact in self.facts()}
         for name, body in self.fleet.nodes.items():
             covered = any(each.covers(body) for each in self.fleet.checks.values())
@@ -187,6 +205,9 @@ class FleetReferee:
         """An episode is opened. It was decided when the workflow asked for it."""
         self.note()
         decided, node, need = attempt.decided, asked.node, asked.need
+        machine = self.fleet.nodes[node].view().provider_id
+        if also := [each.node for each in self.fleet.open.values() if each.permit and each.provider_id == machine]:
+            self.fault("S13", f"an episode of {node} begins, and one of the same machine acts as {also}")
         self.opened[asked.incident] = (node, self.fleet.now)
         if need is None or need.kind is not NeedKind.CHECK or need.check is None:
             return
@@ -220,8 +241,13 @@ class FleetReferee:
         node, check = episode.node, episode.asked.need.check if episode.asked is not None and episode.asked.need else None
         now = timedelta(0)
         facts: list[Fact] = [("gone", node), ("excluded", node), ("held", node), ("off", node), ("lease lost",)]
+        if needs != "cordon":
+            for fact in (("quorum", node), ("another member", node)):
+                if self.held_for(fact, looked):
+                    self.fault("S15", f"{needs} of {node}, a member of the control plane: {fact} for {looked - self.since[fact]}")
         if check is not None:
-            facts += [("well", node), ("observed" if needs == "cordon" else "below repair", node, check.name)]
+            mode = {"cordon": "observed", "drain": "below drain"}.get(needs, "below repair")
+            facts += [("well", node), (mode, node, check.name)]
         for fact in facts:
             if self.held_for(fact, looked, now):
                 self.fault(RULES.get(fact[0], "S52" if "below" in fact[0] else "S20"), f"{needs} of {node}: {fact}")
@@ -249,6 +275,23 @@ class FleetReferee:
             most = max(number for (_, number), end in zip(known, over, strict=True) if end > first)
             if len(found) > most:
                 self.fault("S14", f"{sorted(each.node for each in found)} act, {most} may in {rack or 'all'}")
+        self._judge_limits(acting)
+
+    def _judge_limits(self, acting: list[Episode]) -> None:
+        """S14: no check has more of its nodes remediated at once than its `max-in-flight` has allowed since one of them began."""
+        fleet, checks = self.fleet, [*self.fleet.checks.values()]
+        covering = {
+            each.node: frozenset(check.name for check in checks if check.covers(fleet.nodes[each.node])) for each in acting
+        }
+        self.under = {each.incident: self.under.get(each.incident, (fleet.now, covering[each.node])) for each in acting}
+        for check in checks:
+            mine = [each for each in acting if check.name in self.under[each.incident][1]]
+            first = min((self.under[each.incident][0] for each in mine), default=fleet.now) - SEEN
+            known = self.limits[check.name]
+            over = [*(at for at, _ in known[1:]), fleet.now + SEEN]
+            most = max(number for (_, number), end in zip(known, over, strict=True) if end > first)
+            if len(mine) > most:
+                self.fault("S14", f"{sorted(each.node for each in mine)} act, {check.name} lets {most} be remediated at once")
 
     def note_caps(self) -> None:
         """The fence policies are others: how many may act in all, and in each rack."""
@@ -372,11 +415,14 @@ class FleetReferee:
         if facts & {"excluded", "held", "off", "paused", "stale", "lease lost", "policies"} or status.problem:
             return True
         checks = [each for each in fleet.checks.values() if each.covers(body)]
-        closed = [each for each in checks if not each.paused and ("breaker", each.name) not in self.since]
+        counts = [each for each in fleet.nodes.values() if each.well and not each.mark]  # one with our mark is well for no check
+        closed = [each for each in checks if not each.paused and sum(map(each.covers, counts)) >= each.least]
         acting = [each.rack for each in fleet.open.values() if each.permit and not each.parked]
         full = any(acting.count(body.rack) >= each.cap for each in fleet.policies.caps)
+        full = full or any(len(acting) >= int(each.annotations.get(MOST, 1000)) for each in checks)
         if (
             len(closed) < len(checks)
+            or {("quorum", node), ("another member", node)} & self.since.keys()
             or len(acting) >= (fleet.policies.cap or fleet.cap)
             or full
             or node in {each.node for each in status.held_off}

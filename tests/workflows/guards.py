@@ -17,6 +17,7 @@ from random import Random
 from typing import NamedTuple
 
 from tests.workflows.fleet_moves import FleetPlay
+from tests.workflows.pair import PairPlay
 from tests.workflows.plays import Move
 from tests.workflows.preservation_moves import LATER, LATEST, KeptPlay
 from tests.workflows.scenario_run import Play, Scenario
@@ -72,6 +73,16 @@ def deceived_scanner(seed: int) -> list[str]:
 def limited_scanner(seed: int) -> list[str]:
     """One under fence policies with caps."""
     return FleetPlay(seed, with_moves(seed, "sickens_some follows_policies", most=4)).run()
+
+
+def renamed_nodes(seed: int) -> list[str]:
+    """One of which nodes register anew under other names."""
+    return FleetPlay(seed, with_moves(seed, "sickens_some is_renamed", most=4)).run()
+
+
+def pair(seed: int) -> list[str]:
+    """As `test_pair_properties.py` plays it: the scanner and its episodes."""
+    return PairPlay(seed).run()
 
 
 def with_moves(seed: int, added: str, *, most: int) -> list[Move]:
@@ -383,6 +394,22 @@ GUARDS: dict[Callable[[int], list[str]], tuple[Guard, ...]] = {
     ),
     limited_scanner: (
         Guard("the cap of a fence policy", "S14", 15, PERMIT_RULES, "self.cap = self.policies.cap or cap", "self.cap = cap"),
+    ),
+    renamed_nodes: (
+        Guard("a machine under another name is the same one", "S13", 15, PERMIT_RULES,
+              "        if self.provider_id:\n", "        if False:\n"),
+    ),
+    pair: (
+        Guard("so many permits as may be held", "S14", 2, PERMIT_RULES,
+              "if len(names := room.names) + room.ahead < room.cap:", "if (names := room.names) is not None:"),
+        Guard("so many nodes of a check as `max-in-flight` lets be remediated", "S14", 52, PERMIT_RULES,
+              "if limit.at_once is not None and len(busy) >= limit.at_once:", "if False:"),
+        Guard("a last look is for the incident that holds the permit", "S14", 47, PERMITS,
+              "permit is None or permit.incident != asked.incident or permit.state is PermitState.PARKED", "permit is None"),
+        Guard("the quorum is counted at each last look", "S15", 90, PERMITS,
+              "if not reason and report is not None and permit.control_plane is not False:", "if False:"),
+        Guard("a pause stops each last look of a real episode", "S44", 15, PERMITS,
+              "            reason = halted\n", "            reason = \"\"\n"),
     ),
 }
 # fmt: on

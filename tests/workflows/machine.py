@@ -26,6 +26,8 @@ class Machine:
     """One machine under one name; another may take the name."""
 
     plan: FencingPlan
+    name: str = NODE
+    """Of its Node."""
     boot_seconds: float | None = 40.0
     """How long it takes to boot; None: for ever."""
     lingers: float = 0.0
@@ -105,7 +107,7 @@ class Machine:
     @property
     def holder(self) -> str:
         """Which machine the Node stands for."""
-        return self.provider_id.removeprefix("sim://")
+        return self.provider_id.rpartition("/")[2]
 
     @property
     def dark(self) -> tuple[tuple[str, ...], ...]:
@@ -122,7 +124,7 @@ class Machine:
     def seen_node(self) -> SeenNode:
         """What the API server says of the Node."""
         return SeenNode(
-            node=NODE,
+            node=self.name,
             present=self.present,
             uid=self.uid if self.present else "",
             ready=self.ready,
@@ -158,7 +160,7 @@ class Machine:
             if self.holder == OURS:
                 self.uid += "" if self.present else "+"
                 self.boots += 1
-                self.boot_id = f"boot-{self.boots}"
+                self.boot_id = f"{self.boot_id.rpartition('-')[0]}-{self.boots}"
                 self.present, self.ready, self.ready_since = True, True, at
         if self.out_of_service and self.present and self.holder == OURS and self.runs and not self.hidden():
             began = max(before, self.on_since or before)
@@ -238,7 +240,8 @@ class Machine:
         self.present, self.uid = True, f"{self.uid}+"
         self._bare()
         if another:
-            self.provider_id, self.system_uuid, self.boot_id = f"sim://{ANOTHER}", f"sys-{ANOTHER}", "boot-of-another"
+            self.provider_id = f"{self.provider_id.removesuffix(self.holder)}{ANOTHER}"
+            self.system_uuid, self.boot_id = f"sys-{ANOTHER}", "boot-of-another"
             self.ready, self.ready_since = True, now
 
     def rewire(self, plan: FencingPlan) -> None:

@@ -27,7 +27,7 @@ from policy.values.object_refs import ObjectRef
 from tests.licensing import is_licensed
 from tests.workflows import contract
 from tests.workflows.contract import LookVerdict
-from tests.workflows.machine import MACHINE, MACHINE_UID, NODE, OURS, SUCCESSOR, Machine, MachineObject, RemediationObject
+from tests.workflows.machine import MACHINE, MACHINE_UID, OURS, SUCCESSOR, Machine, MachineObject, RemediationObject
 
 
 def at_once(answer: Any) -> Any:
@@ -116,7 +116,7 @@ class NodeActs(Acts):
         mark, (workflow_id, run_id, kind) = machine.mark, self.identity()
         adopted = mark is not None and (mark.incident, mark.run_id) != (wanted.incident, request.run_id or run_id)
         pinned = Pinned(
-            node=NODE,
+            node=machine.name,
             uid=machine.uid,
             provider_id=machine.provider_id,
             system_uuid=machine.system_uuid,
@@ -709,7 +709,7 @@ class MachineActs(Acts):
             return contract.External(present=False)
         return contract.External(
             present=True,
-            ref=ObjectRef(api_version=template.api_version, kind=kind, name=NODE, namespace=template.namespace),
+            ref=ObjectRef(api_version=template.api_version, kind=kind, name=self.machine.name, namespace=template.namespace),
             uid=f"uid-{kind}",
             incident=made.by,
             created=made.created,

@@ -26,6 +26,7 @@ from tests.workflows.faults import Fault
 from tests.workflows.fleet import Fleet
 from tests.workflows.fleet_moves import MOVES, FleetPlay, least, story
 from tests.workflows.guards import with_moves
+from tests.workflows.pair import KINDS as PAIR
 from tests.workflows.plays import read
 from tests.workflows.preservation_moves import LATER as KEPT_LATER
 from tests.workflows.preservation_moves import LATEST as KEPT_LATEST
@@ -154,13 +155,16 @@ ADDED = {
     "sickens_some follows_policies": 4,
     "pool_rolls": 4,
     "clock_jumps": 3,
+    "sickens_some limits_check": 4,
+    "sickens_some is_renamed": 4,
 }
 
 
 @pytest.mark.parametrize(("added", "most"), ADDED.items())
 def test_what_comes_at_any_moment_of_a_play_breaks_no_rule(added: str, most: int) -> None:
-    """S14, S17, S44, S52: a scanner that no code replays is replaced and forgets no rule; one that a stranger tells of a permit
-    that was given back asks the episode; caps of fence policies hold, of all and of each rack."""
+    """S13, S14, S17, S44, S52: a scanner that no code replays is replaced and forgets no rule; one that a stranger tells of a
+    permit that was given back asks the episode; caps of fence policies hold, of all and of each rack, and those of a check; a
+    machine under another name is the same one."""
     for seed in range(FIRST_SEED, FIRST_SEED + max(PLAYS // 3, 1)):
         moves = with_moves(seed, added, most=most)
         found = FleetPlay(seed, moves).run()
@@ -225,10 +229,10 @@ def test_the_page_of_moves_names_each_move_and_no_other() -> None:
     page = pages()["docs/adversary.md"]
     named = {word for line in page.splitlines() if line.startswith("| ") for word in re.findall(r"`([A-Za-z_]+)`", line)}
     moves, faults = (
-        {move for kind in (*MOVES, *KEPT_LATER.moves, *KEPT_LATEST.moves) for move in kind},
+        {move for kind in (*MOVES, *KEPT_LATER.moves, *KEPT_LATEST.moves, *PAIR) for move in kind},
         {each.name for each in Fault} - {"NOTHING"},
     )
     assert moves | faults <= named, "each is a row"
     assert {word for word in named if word.isupper()} <= faults
-    beside = {"is_made_anew"} | {move for each in ADDED for move in each.split()}
+    beside = {"is_made_anew", "forges_ask"} | {move for each in ADDED for move in each.split()}
     assert {word for word in named if word.islower() and "_" in word and word.isidentifier()} <= moves | beside

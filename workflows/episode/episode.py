@@ -414,7 +414,7 @@ class Episode:
 
     def take_grant(self) -> None:
         """The scanner grants the permit that was queued for."""
-        self.state.permit = True
+        self.state.permit, self.state.asks_anew = True, False
         self.state.changes += 1
 
     async def look(self, look: Callable[[], Awaitable[LookResult]]) -> LookResult:

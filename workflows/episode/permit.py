@@ -63,7 +63,7 @@ async def obtain_permit(
         if answer.decision is PermitDecision.REFUSED:
             return answer.reason
         if answer.decision is PermitDecision.GRANTED:
-            episode.state.permit = True
+            episode.state.permit, episode.state.asks_anew = True, False
         if not episode.state.permit and episode.state.abort_asked is None:
             episode.enter(doing=f"waits for a permit: {answer.reason}")
             await episode.rest(pause, "waits for a permit")
@@ -101,7 +101,8 @@ async def _ask(episode: Episode, request: PermitRequest) -> PermitAnswer:
 async def give_back_permit(episode: Episode, **known: Any) -> None:
     """Signal the scanner, also that it waits for none any more; a failed signal is only logged, since the scanner also
     describes its holders. known: fields of Release, beside those that the state has."""
-    episode.state.permit, episode.state.queued = False, ""
+    episode.state.permit = episode.state.asks_anew = False
+    episode.state.queued = ""
     release = Release(
         node=episode.state.node,
         incident=episode.state.incident,

@@ -182,6 +182,8 @@ class Preflight:
             self._episode.enter(doing=self._episode.held_by, until=held.until)
             if fencing is not None:
                 fencing.held_since = workflow.now()
+            if self._idle():
+                self._episode.state.asks_anew = False
             if self._episode.state.permit and self._idle():
                 given_back = True
                 await give_back_permit(self._episode, held=True)
@@ -280,6 +282,7 @@ class Preflight:
             raise OffenderFound(f"{episode.repairs.question}; {reason}")  # when it is well it would be given back
         with episode.undertaking(MODE) as resting:
             episode.enter(doing=f"{MAY_NOT_ACT}: {reason}")
+            episode.state.asks_anew = False
             if episode.state.permit:
                 await give_back_permit(episode, held=True)
             began = workflow.now()
@@ -292,7 +295,7 @@ class Preflight:
     async def _ask_for_permit(self, look: Undertaking) -> None:
         """The scanner knows of no permit of ours: what we were told of one does not count (S14, S20). The time that it takes,
         which may be long where it is queued for, is none of the look's."""
-        self._episode.state.permit = False
+        self._episode.state.permit, self._episode.state.asks_anew = False, True
         with self._episode.undertaking(PERMIT) as asking:
             await self._obtain_permit()
             look.waited[PERMIT] = look.waited.get(PERMIT, timedelta(0)) + workflow.now() - asking.began

@@ -456,6 +456,9 @@ class EpisodeState:
     permit: bool = False
     by_person: bool = False
     """Whether a person wanted that for which it last asked for its permit."""
+    asks_anew: bool = False
+    """It was let act, and the scanner knows no more of that. What it had begun counts until it is let go on, or gives that up: a
+    scanner that finds it open would else begin others in its place (S14)."""
     queued: str = ""
     holder: str = ""
 
