@@ -35,7 +35,7 @@ from tests.workflows.attempts import START
 from tests.workflows.clockwork import Perils
 from tests.workflows.executions import Execution, Word
 from tests.workflows.fleet import BOOT, SCANNER, Body, Episode, Fleet, Written
-from tests.workflows.fleet_referee import EXCLUDED, HELD, MODE, MOST, OFF, ORDER, SHOWN, FleetReferee, rules_of
+from tests.workflows.fleet_referee import EXCLUDED, HELD, MODE, MOST, OFF, ORDER, SHOWN, FleetReferee, covers, rules_of
 from tests.workflows.plays import Move, least
 from workflows.kit.messages import ModeRequest, PauseRequest, StopRequest, UnpauseRequest
 from workflows.scanner.story import NOT_TAKEN_OVER
@@ -69,6 +69,8 @@ class FleetPlay:
         """Whether a reset has taken back what people have said."""
         self._learned = START
         """When the scanner had begun of which it is known what it has taken over."""
+        self._set_since: list[tuple[datetime, tuple[str, tuple[str, ...], str]]] = []
+        """Rules of which people were told before their scanner had taken over what was set earlier, with when it had begun."""
         self.draw = draw
         self.told: list[str] = []
 
@@ -163,6 +165,10 @@ class FleetPlay:
         for body, mode in modes:
             if ORDER.index(referee.ruled(body)) > ORDER.index(mode):
                 referee.fault("S52", f"a scanner that begins raises the mode of {body.name} from {mode} to {referee.ruled(body)}")
+            mine = [rule for begun, rule in self._set_since if begun == self.fleet.begun and covers(rule, body)]
+            if mine and referee.ruled(body) != mine[-1][0]:
+                what = f"{mine[-1]} was answered, and undone by what was before"
+                referee.fault("S44", f"{what}: {referee.ruled(body)} for {body.name}")
 
     def _obeyed(self, name: str, request: Any, word: Word) -> None:
         referee, now = self.referee, word.taken or self.fleet.now
@@ -181,6 +187,8 @@ class FleetPlay:
                 else:
                     referee.rules = [*(kept if nodes or rack else []), (request.mode, nodes, rack)]
                     referee.fresh.append(referee.rules[-1])
+                    if self._learned != self.fleet.begun:
+                        self._set_since.append((self.fleet.begun, referee.rules[-1]))
                     if f"is {request.mode}" not in word.answer:
                         referee.fault("S44", f"{request} is answered: {word.answer}")
             case "pause":

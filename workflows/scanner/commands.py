@@ -150,21 +150,28 @@ class Commands:
         """What a person has to know of acts under way: a look before this command may have licensed one (S20)."""
         nodes = [node for node, permit in self._state.permits.items() if permit.state is not PermitState.PARKED]
         within, names = format_duration(options.ACT_WINDOW), some_of(nodes, MOST_NAMED)
-        info, report = workflow.info(), self._state.report
-        # A task that gives it a command may tell it of a reset only after that; what it has taken in then is of another run.
-        anew = info.run_id != info.original_execution_run_id and (report is None or report.run != info.run_id)
-        if anew or not self._state.known:  # which episodes hold a permit of the scanner before this one
+        if self._is_fresh_from_reset or not self._state.known:  # which episodes hold a permit of the scanner before this one
             return f"; an act that was licensed before may still be done within {within}: of which nodes is not known yet"
         return f"; an act that was licensed before may still be done within {within}: {names}" if nodes else ""
 
-    def require_known(self, request: UnpauseRequest | ModeRequest) -> None:
+    @property
+    def _is_fresh_from_reset(self) -> bool:
+        """Whether no report has come since this workflow was reset: what it has taken in is of another run. The task that gives
+        it a command may tell it of the reset only after that."""
+        info, report = workflow.info(), self._state.report
+        return info.run_id != info.original_execution_run_id and (report is None or report.run != info.run_id)
+
+    def require_known(self, request: UnpauseRequest | ModeRequest, *, was_reset: bool) -> None:
         """Raises ValueError for a command that lets more happen while it is not known what people had set before: it would be
-        answered by what this run alone knows, and undone a moment later. A pause and the mode observe are taken at once."""
+        answered by what this run alone knows, and undone a moment later. A pause and the mode observe are taken at once.
+        was_reset: as for `modes_in_force`."""
         lowers = isinstance(request, ModeRequest) and request.mode == Mode.OBSERVE
-        if continuation.is_retry() and not self.took_over and not lowers:
+        replaces = continuation.is_retry() and not self.took_over
+        if (replaces or was_reset or self._is_fresh_from_reset) and not lowers:
+            how = "replaces one that failed" if replaces else "goes on after a reset"
             raise ValueError(
-                "this run of the scanner replaces one that failed, and does not know yet what was set before: repeat the command "
-                "in a few seconds; nothing is begun until then, and a pause or the mode observe is taken at once"
+                f"this run of the scanner {how}, and does not know yet what was set before: repeat the command in a few seconds; "
+                "nothing is begun until then, and a pause or the mode observe is taken at once"
             )
 
     # What stays of them ---------------------------------------------------------------------------------------------
