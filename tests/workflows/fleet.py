@@ -39,7 +39,7 @@ from policy.checks.fence_policies import NO_POLICIES, FencePolicies
 from policy.dialects import parse
 from policy.episode.decisions import Decision
 from policy.episode.gate import By, Objection, Operation, Seen, objection
-from policy.episode.messages import FencingInput, NeedKind, Outcome, RemediationInput, episode_id, scanner_id
+from policy.episode.messages import FencingInput, NeedKind, Outcome, Phase, RemediationInput, episode_id, scanner_id
 from policy.episode.modes import MODE_CHANGES_MEMO, MODE_KEY, MODES_MEMO, ClusterModes, ModeChanges, mode_of
 from policy.episode.permits import PermitQuestion, PermitQuestions, Release
 from policy.history.spells import ObservationRecord, ScannerSpells, Spell
@@ -471,6 +471,7 @@ class Fleet:
             incident=found.incident,
             permit=found.permit,
             parked=found.parked,
+            phase=Phase.NEEDS_HUMAN if found.parked else Phase.RUNNING,
             started=found.began,
             control_plane=False,
             node_uid=found.uid,

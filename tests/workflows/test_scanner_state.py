@@ -18,7 +18,7 @@ from temporalio.testing import WorkflowEnvironment
 from activities.contracts.episodes import DescribeResult, EpisodeActivities, EpisodeDescription, FoundOpen
 from policy.checks.health_check import HealthCheck
 from policy.checks.inventory import ControlPlane
-from policy.episode.messages import Kind, SeenNode
+from policy.episode.messages import Kind, Phase, SeenNode
 from policy.episode.notices import REMIND_EVERY
 from policy.episode.permits import Permit, PermitDecision, PermitQuestion, PermitQuestions, PermitState, Release
 from policy.objects.nodes import Condition, NodeView
@@ -172,7 +172,19 @@ def test_who_has_asked_for_a_person_since_the_server_was_asked_is_not_forgotten(
     state.park("node-1", "mine", asks=NOW)
     state.reconcile(described("node-1"), NOW - timedelta(seconds=1), room=False)
     assert [(each.node, each.since) for each in state.need_person.values()] == [("node-1", NOW)]
-    state.reconcile(described("node-1"), NOW + timedelta(seconds=1), room=False)
+    state.reconcile(described("node-1", phase=Phase.RUNNING), NOW + timedelta(seconds=1), room=False)
+    assert state.need_person == {}
+
+
+@pytest.mark.parametrize("incident", ["mine", ""])
+def test_s44_an_episode_that_gives_no_answer_waits_for_a_person_as_before(incident: str) -> None:
+    """Its worker is busy: people were told that none is needed, and a minute later of a new question, with a new reminder."""
+    state = state_with(MINE)
+    state.park("node-1", "mine", asks=NOW)
+    silent = described("node-1", permit=True, incident=incident)
+    state.reconcile(silent, NOW + timedelta(minutes=1), room=False)
+    assert [(each.incident, each.since) for each in state.need_person.values()] == [("mine", NOW)]
+    state.reconcile(replace(silent, incident="foreign Backup"), NOW + timedelta(minutes=2), room=False)
     assert state.need_person == {}
 
 

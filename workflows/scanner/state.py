@@ -218,7 +218,8 @@ class ScannerState:
         if permit is not None and permit.granted_at >= asked_at:
             return
         asking = self.need_person.get(episode.node)
-        if asking is None or (asking.since or asking.reminded) < asked_at:
+        silent = episode.open and episode.phase is None and permit is not None and episode.incident in {"", permit.incident}
+        if not silent and (asking is None or (asking.since or asking.reminded) < asked_at):  # such a one waits as before
             self.need_person.pop(episode.node, None)
         if episode.open and episode.parked:
             known = asking is not None and asking.incident == episode.incident
