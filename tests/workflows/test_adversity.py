@@ -103,6 +103,13 @@ FOUND: dict[str, tuple[Scenario, Callable[[Play], bool]]] = {
         arranged(plan(), at("read_power", Fault.ABORT_ON, (Fault.HOLD, 0.3), number=2)),
         lambda play: [bool(each.word.refused) for each in play.adversary.referee.said] == [False, True],
     ),
+    **{
+        f"S35: a path that was noted and never {done} keeps no mark and no cordon": (
+            arranged(each, at("note_path", (Fault.UNANSWERED, 100.0), (Fault.ABORT, 80.0))),
+            lambda play: play.adversary.machine.mark is None and not play.adversary.machine.unschedulable,
+        )
+        for done, each in (("cut", CUT), ("quarantined", QUARANTINED))
+    },
     "S32: giving paths back may take hours, in which somebody switches a machine on that an abort has left off": (
         arranged(QUARANTINED, at("taint_out_of_service", Fault.ABORT, Fault.VETO, (Fault.OTHERS_ON, 3.0))),
         unexposed,
