@@ -356,6 +356,8 @@ GUARDS: dict[Callable[[int], list[str]], tuple[Guard, ...]] = {
         Guard("what a predecessor has left cut is found before the machine is given up", "S35", 797, KEPT,
               "                await self._apart.find_adopted()\n                await self.episode.publish",
               "                await self.episode.publish"),
+        Guard("what a predecessor has left cut is told of a Machine that is gone", "S35", 3062, KEPT,
+              "elif self._progress.cutting_off.pin is None and", "elif False and"),
         Guard("a mark goes that an adoption without an answer has written", "S35", 65, KEPT,
               "            self._progress.marked = True  # for all", "            pass  # for all"),
         Guard("nothing is drained while a predecessor's act may be under way", "S34", 18, KEPT,

@@ -417,6 +417,8 @@ class PreservationStory:
         self._evidence.end()
         if hold is not None and not hold.gone:
             message += await self._apart.find_adopted()
+        elif self._progress.cutting_off.pin is None and (noted := self.episode.state.added.paths):
+            message += f"; left cut: {', '.join(noted)}"  # by a predecessor, as the mark says that is ours by now
         if hold is not None and hold.well:
             message += await self._apart.give_back()
         else:
