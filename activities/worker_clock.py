@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 
+from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.errors import ErrorType, failure
@@ -71,6 +72,12 @@ def about(ahead: timedelta) -> str:
 
 ATTEMPT_ENDS: ContextVar[datetime | None] = ContextVar("ATTEMPT_ENDS", default=None)
 """When Temporal gives this attempt up, None outside of a worker's activities."""
+
+
+def waited_for_a_worker() -> timedelta:
+    """How long the activity that runs, and earlier attempts at it, have taken before this attempt began, by Temporal's clock."""
+    info = activity.info() if activity.in_activity() else None
+    return max(info.started_time - info.scheduled_time, timedelta(0)) if info is not None else timedelta(0)
 
 
 def begin_by(not_after: datetime) -> datetime:

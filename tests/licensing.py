@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from activities.contracts.target import LookRequest, Target
 from activities.keyring import Keyring
@@ -40,10 +40,10 @@ class Believing(Licences):
 BELIEVING = Believing()
 
 
-def licence_of(look: LookRequest) -> str:
-    """What a look of played stories licenses, in words; "" where nothing was asked for."""
+def licence_of(look: LookRequest, queued: timedelta = timedelta(0)) -> str:
+    """What a look of played stories licenses, in words; "" where nothing was asked for. queued: before it began."""
     wanted = look.licenses
-    return f"{wanted.act.value} by {wanted.not_after.isoformat()}" if wanted is not None else ""
+    return f"{wanted.act.value} by {(wanted.not_after + queued).isoformat()}" if wanted is not None else ""
 
 
 def is_licensed(request: DeviceCommand, act: PowerAct) -> bool:

@@ -173,7 +173,7 @@ class Configured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LicenceWanted:
-    """The power act that comes next, and the latest moment at which it begins."""
+    """The power act that comes next, and the latest moment at which it begins, if the look begins at once."""
 
     act: PowerAct
     not_after: datetime
@@ -242,7 +242,8 @@ class LookResult:
     permitted: whether the scanner knows of our permit, if that was asked. endpoints: of the devices that are configured for the
     node now, None if that was not asked or is not known. workload: what stands against the node, None if that was not asked.
     licence: for the power act in the request; "" if there was none, or the look does not say go. held_by_mode: the reason is the
-    mode of the node. version: the resourceVersion of the Node, "" where there is none."""
+    mode of the node. version: the resourceVersion of the Node, "" where there is none. queued: how long the look had waited for a
+    worker before it began; the window of the act counts from then on, and so does `licence` (S20)."""
 
     verdict: LookVerdict
     reason: str
@@ -255,6 +256,7 @@ class LookResult:
     licence: str = ""
     version: str = ""
     held_by_mode: bool = False
+    queued: timedelta = timedelta(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -238,6 +238,7 @@ class Preflight:
             until = workflow.now() + options.ACT_WINDOW
             wanted = LicenceWanted(act=licenses, not_after=until) if licenses is not None else None
             result = await self._look(operation, leased=leased, write=write, licenses=wanted)
+            until += result.queued
             licence = Licence(until=until, signed=result.licence, endpoints=result.endpoints)
             self._episode.note(
                 "last-look", result.verdict.value, result.reason, rule=MODE if result.held_by_mode else "", version=result.version
@@ -326,6 +327,7 @@ class Preflight:
             until = workflow.now() + options.ACT_WINDOW
             wanted = LicenceWanted(act=licenses, not_after=until)
             result = await self._look(Operation.GIVE_BACK, devices=on, leased=on, write=write, licenses=wanted)
+            until += result.queued
             if result.verdict is LookVerdict.TARGET_CHANGED:
                 raise TargetChanged(result.reason)
             if result.verdict is LookVerdict.NEED_GONE:
@@ -394,7 +396,7 @@ class Preflight:
         if result.verdict is LookVerdict.NOT_LICENSED:
             raise Unlicensed(f"it can't be seen which machine's power state was read: {result.reason}")
         gone = result.verdict is LookVerdict.NEED_GONE
-        return SeenDown(need_gone=gone, workload=result.workload, until=until)
+        return SeenDown(need_gone=gone, workload=result.workload, until=until + result.queued)
 
     async def refresh(self) -> bool:
         """See the node as it is now. False: it could not be read, and what is known of it is hearsay."""

@@ -45,7 +45,9 @@ async def execute(
 
 
 URGENT = Priority(priority_key=1)
-"""Also of a scanner among workflows: in a storm all episodes wait for what it says, and none of them goes before it."""
+"""Of an act after its look, which lapses: it goes before the looks at other nodes. Also of a scanner among workflows: in a storm all
+episodes wait for what it says, and none of them goes before it."""
+_SOON = Priority(priority_key=2)
 _PATIENT = Priority(priority_key=5)
 
 IN_FLIGHT_MARGIN = timedelta(seconds=2)
@@ -173,7 +175,7 @@ def cluster_read(cluster: str) -> ActivityConfig:
         heartbeat_timeout=LOST_WORKER,
         schedule_to_close_timeout=timedelta(minutes=1) + LONGEST_RETRY_PAUSE,
         retry_policy=RetryPolicy(maximum_interval=LONGEST_RETRY_PAUSE),
-        priority=URGENT,
+        priority=_SOON,
     )
 
 
@@ -224,7 +226,7 @@ def power_read(site: str, plan: FencingPlan) -> ActivityConfig:
         start_to_close_timeout=plan.act_deadline + IN_FLIGHT_MARGIN,
         schedule_to_start_timeout=ACT_WINDOW,
         retry_policy=RetryPolicy(initial_interval=timedelta(milliseconds=500), maximum_attempts=2),
-        priority=URGENT,
+        priority=_SOON,
     )
 
 

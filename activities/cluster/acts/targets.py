@@ -7,7 +7,7 @@ the last look in `live/last_look.py`, the lease in `live/node_leases.py`, Events
 
 import asyncio
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
@@ -46,6 +46,7 @@ from activities.contracts.target import (
 from activities.errors import ErrorType, failure
 from activities.licences import Licences
 from activities.notification_sender import Notify, discard_notice
+from activities.worker_clock import waited_for_a_worker
 from policy.episode.gate import Operation
 from policy.episode.messages import Kind, Need, NeedKind, Pinned
 from policy.episode.proofs import licenses
@@ -189,16 +190,17 @@ class ClusterTarget(ClusterActivities, TargetActivities, RepetitionActivities):
             self._publisher.publish_beside(request.target, request.publication),
             standing_workload(self._connection, request.target.pinned.node, self._source) if request.counts else _nothing(),
         )
-        return replace(result, workload=workload, licence=self._licence(request, result))
+        queued = waited_for_a_worker()
+        return replace(result, workload=workload, licence=self._licence(request, result, queued), queued=queued)
 
-    def _licence(self, request: LookRequest, result: LookResult) -> str:
+    def _licence(self, request: LookRequest, result: LookResult, queued: timedelta) -> str:
         wanted, target = request.licenses, request.target
         found = {"devices_compared": request.configured is not None, "preserving": target.kind == Kind.PRESERVATION.value}
         if wanted is None or result.verdict is not LookVerdict.GO:
             return ""
         if not licenses(request.operation, wanted.act, target.pinned, result.seen, **found):
             return ""
-        return self._licences.licence(target, wanted, self._clock())
+        return self._licences.licence(target, replace(wanted, not_after=wanted.not_after + queued), self._clock())
 
     async def release_lease(self, request: ReleaseRequest) -> None:
         """Give it back if this episode took it."""

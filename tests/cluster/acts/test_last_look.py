@@ -24,6 +24,7 @@ from activities.cluster.live.claims import MOST_ASKED, MOST_READ, Identities, cl
 from activities.cluster.live.last_look import LastLook
 from activities.cluster.live.plans import why_not_wanted
 from activities.cluster.watch.view import ClusterView
+from activities.contracts.power import PowerRequest
 from activities.contracts.target import Configured, LicenceWanted, LookResult, LookVerdict
 from activities.errors import ErrorType
 from policy.checks.fence_policies import FencePolicies, PolicySource
@@ -32,6 +33,7 @@ from policy.episode.gate import LOOKED_AT, Operation
 from policy.episode.messages import Kind, Need, NeedKind, Pinned
 from policy.episode.modes import ClusterModes
 from policy.episode.node_action import NodeActionSpec, SealedCommand, Verb
+from policy.fence.plan import PowerDevice
 from policy.fence.power import RESTORING, PowerAct
 from policy.objects.nodes import PRESERVE_ANNOTATION, NodeView
 from policy.preservation.machine_snapshot import CONDITION, TAINT
@@ -877,6 +879,23 @@ async def annotated_check(world: World) -> None:
 
 async def set_for_the_cluster(world: World) -> None:
     world.permits.set = OBSERVES
+
+
+async def test_s20_the_window_of_an_act_counts_from_the_look_and_not_from_when_it_was_asked_for(licensed: World) -> None:
+    """S20: in a storm looks wait for a worker as long as an act may wait after one. Counted from its request, each act would come
+    too late, and all nodes be looked at again and again."""
+    await licensed.add_template()
+    wanted, queued = LicenceWanted(act=PowerAct.OFF, not_after=NOW + timedelta(seconds=10)), timedelta(seconds=12)
+    request = await licensed.look(need=CHECK_NEED, configured=Configured(), licenses=wanted)
+    worker = ActivityEnvironment()
+    worker.info = replace(worker.info, scheduled_time=NOW - queued, started_time=NOW)
+    found: LookResult = await worker.run(licensed.target.last_look, request)
+    assert found.queued == queued
+    device = PowerDevice(driver="ipmi", endpoint="ipmi://10.0.0.7:623", levels=(("ipmi://10.0.0.7:623",),))
+    command = PowerRequest(target=request.target, device=device, deadline=timedelta(seconds=5), licence=found.licence)
+    worker.run(KEPT_LICENCES.require_licence, replace(command, not_after=wanted.not_after + queued), PowerAct.OFF)
+    with refused(ErrorType.NOT_LICENSED, "no last look of this deployment has licensed it"):
+        worker.run(KEPT_LICENCES.require_licence, replace(command, not_after=wanted.not_after + 2 * queued), PowerAct.OFF)
 
 
 @pytest.mark.parametrize("take_back", [labelled_mode, restricted_mode, annotated_check, set_for_the_cluster])
