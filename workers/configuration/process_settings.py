@@ -96,7 +96,7 @@ def _hosts(value: tuple[str, ...]) -> tuple[str, ...]:
 class WorkerSettings(Section):
     """How much one worker process takes on."""
 
-    cached_workflows: int = Field(default=1000, ge=1, description="open episodes kept in memory, about 0.4 MiB each")
+    cached_workflows: int = Field(default=1200, ge=1, description="open episodes kept in memory, about 0.4 MiB each")
     power_slots: int = Field(default=32, ge=1, le=200, description="power devices of one site acted on at once")
     fence_agents: Annotated[tuple[str, ...], NoDecode, BeforeValidator(listed)] = Field(
         default=(), description="fence agents taken besides those of the published package that switch and read a device"

@@ -45,8 +45,8 @@ async def execute(
 
 
 URGENT = Priority(priority_key=1)
-"""Of an act after its look, which lapses: it goes before the looks at other nodes. Also of a scanner among workflows: in a storm all
-episodes wait for what it says, and none of them goes before it."""
+"""Of an act after its look, which lapses: it goes before the looks at other nodes. Also of a scanner among workflows: in a storm
+all episodes wait for what it says, and none of them goes before it."""
 _SOON = Priority(priority_key=2)
 _PATIENT = Priority(priority_key=5)
 
