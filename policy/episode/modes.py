@@ -7,7 +7,7 @@ a mode allows is the row `mode` of `policy/episode/gate.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
@@ -145,11 +145,15 @@ class ClusterModes:
         """With the mode that a cluster without a setting begins with. repaired: by an earlier scanner."""
         return replace(self, found=Mode.REPAIR if repaired else Mode.OBSERVE)
 
-    def after_reset(self, former: ClusterModes, at: datetime) -> ClusterModes:
+    def after_reset(self, former: ClusterModes, at: datetime, taken_back: Collection[str] = ()) -> ClusterModes:
         """With what the life of the scanner had set that a reset took back, as far as it lowers (S52). Of more than one such life
-        without a word of a person in between, or of more rules than there may be, all that is kept is `observe`."""
-        if (former.rules, former.default, former.before) == (self.rules, self.default, self.before):
+        without a word of a person in between, or of more rules than there may be, all that is kept is `observe`. at: when that
+        life ended; rules that people have set since then count more. taken_back: scopes of rules that they have taken back
+        since."""
+        said = any(each.at >= at and not (each.nodes or each.selector) for each in self.rules) or scope_of((), "") in taken_back
+        if said or (former.rules, former.default, former.before) == (self.rules, self.default, self.before):
             return self
+        former = replace(former, rules=tuple(each for each in former.rules if each.scope not in taken_back))
         names = sum(len(each.nodes) for each in former.rules)
         unclear = bool(former.before) or len(former.rules) > MOST_RULES or names > MOST_NAMES
         mode, rules = (Mode.OBSERVE, ()) if unclear else (former.default, former.rules)

@@ -390,8 +390,8 @@ GUARDS: dict[Callable[[int], list[str]], tuple[Guard, ...]] = {
               "ended = pauses.to_be_ended(in_force, owner=request.owner, of=request.of)", "ended = in_force"),
         Guard("how nodes stand that are left alone is asked", "S44", 26, SPELLS,
               "{*state.spells, *state.held_off}, state.report", "{*state.spells}, state.report"),
-        Guard("what raises after a reset waits until it is known what was set", "S44", 26, COMMANDS_TO_SCANNER,
-              "if (replaces or was_reset or self._is_fresh_from_reset) and not lowers:", "if replaces and not lowers:"),
+        Guard("what people set after a reset counts more than what was set before", "S44", 26, COMMANDS_TO_SCANNER,
+              "found.ended or now\n", "now\n"),
     ),
     deceived_scanner: (
         Guard("a release is confirmed", "S14", 2, RELEASES, "if not workflow.patched(CONFIRMED):", "if True:"),

@@ -136,7 +136,7 @@ FOUND = {
     "S52: a new history of a scanner that had not taken over what was set is not believed to know it": (34, """
         sickens(445520547), then 5 s  is_reset(125659647), then 0 s  rolls(212376268), then 5 s
         is_unreadable(1025951777), then 12 s"""),
-    "S44: what raises after a reset is not undone by what was set before: it is refused until that is known": (26, """
+    "S44: what people set after a reset is not undone by what was set before": (26, """
         sets_mode(461302751), then 0 s  sickens(313749391), then 31 s
         is_reset(1044232488), then 2 s  sets_mode(68731895), then 0 s"""),
     "S44: a scanner that does not know yet which acts are licensed says so": (75, """

@@ -193,7 +193,7 @@ class HealthScanner:
     @unpause.validator
     def _validate_unpause(self, request: UnpauseRequest) -> None:
         self._check_unpause(request)
-        self._story.require_known(request)
+        self._commands.require_known(request)
 
     def _check_unpause(self, request: UnpauseRequest) -> None:
         require_name_and_reason(request)
@@ -206,7 +206,7 @@ class HealthScanner:
 
     @set_mode.validator
     def _validate_set_mode(self, request: ModeRequest) -> None:
-        self._story.require_known(request)  # not asked again: histories have commands that were accepted before
+        self._commands.require_known(request)  # not asked again: histories have commands that were accepted before
         self._check_set_mode(request)
 
     def _check_set_mode(self, request: ModeRequest) -> None:

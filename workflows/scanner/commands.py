@@ -38,6 +38,7 @@ from workflows.kit.messages import ModeRequest, PauseRequest, StopRequest, Unpau
 from workflows.scanner.state import ScannerInput, ScannerState, Underway
 
 SAID_MEANWHILE = "what people command a run that replaces a failed one is not undone"
+SAID_AFTER_RESET = "nor what they command after a reset"
 MOST_NAMED = 20
 """Nodes of a command in its record, and in its answer those where an act may be under way."""
 
@@ -150,35 +151,29 @@ class Commands:
         """What a person has to know of acts under way: a look before this command may have licensed one (S20)."""
         nodes = [node for node, permit in self._state.permits.items() if permit.state is not PermitState.PARKED]
         within, names = format_duration(options.ACT_WINDOW), some_of(nodes, MOST_NAMED)
-        if self._is_fresh_from_reset or not self._state.known:  # which episodes hold a permit of the scanner before this one
+        info, report = workflow.info(), self._state.report
+        # A task that gives it a command may tell it of a reset only after that; what it has taken in then is of another run.
+        anew = info.run_id != info.original_execution_run_id and (report is None or report.run != info.run_id)
+        if anew or not self._state.known:  # which episodes hold a permit of the scanner before this one
             return f"; an act that was licensed before may still be done within {within}: of which nodes is not known yet"
         return f"; an act that was licensed before may still be done within {within}: {names}" if nodes else ""
 
-    @property
-    def _is_fresh_from_reset(self) -> bool:
-        """Whether no report has come since this workflow was reset: what it has taken in is of another run. The task that gives
-        it a command may tell it of the reset only after that."""
-        info, report = workflow.info(), self._state.report
-        return info.run_id != info.original_execution_run_id and (report is None or report.run != info.run_id)
-
-    def require_known(self, request: UnpauseRequest | ModeRequest, *, was_reset: bool) -> None:
+    def require_known(self, request: UnpauseRequest | ModeRequest) -> None:
         """Raises ValueError for a command that lets more happen while it is not known what people had set before: it would be
-        answered by what this run alone knows, and undone a moment later. A pause and the mode observe are taken at once.
-        was_reset: as for `modes_in_force`."""
+        answered by what this run alone knows, and undone a moment later. A pause and the mode observe are taken at once."""
         lowers = isinstance(request, ModeRequest) and request.mode == Mode.OBSERVE
-        replaces = continuation.is_retry() and not self.took_over
-        if (replaces or was_reset or self._is_fresh_from_reset) and not lowers:
-            how = "replaces one that failed" if replaces else "goes on after a reset"
+        if continuation.is_retry() and not self.took_over and not lowers:
             raise ValueError(
-                f"this run of the scanner {how}, and does not know yet what was set before: repeat the command in a few seconds; "
-                "nothing is begun until then, and a pause or the mode observe is taken at once"
+                "this run of the scanner replaces one that failed, and does not know yet what was set before: repeat the command "
+                "in a few seconds; nothing is begun until then, and a pause or the mode observe is taken at once"
             )
 
     # What stays of them ---------------------------------------------------------------------------------------------
 
     def take_over(self, found: FoundOpen) -> None:
         """What people had set in a life of this history, or of the last one, that a reset took back and, where we were handed
-        nothing from it, in the last scanner, as far as that lowers or stops: what raises a person sets anew (S44, S52)."""
+        nothing from it, in the last scanner, as far as that lowers or stops: what raises a person sets anew (S44, S52). What
+        they have said since counts more than all of it."""
         state, now = self._state, workflow.now()
         # Two runs of one id are never open at once: one that ended after this history had begun was a life of this one.
         began = workflow.info().workflow_start_time + timedelta(seconds=1)
@@ -188,11 +183,17 @@ class Commands:
             return
         begins = bool(found.former) and not (was_reset or self.took_over)
         takes_pauses = was_reset or (begins and not self._scanner.pauses)
-        standing = pauses.with_lost(state.pauses, found.pauses, now) if takes_pauses else state.pauses
+        lost, since, taken_back = found.pauses, now, frozenset[str]()
+        if was_reset and workflow.patched(SAID_AFTER_RESET):
+            # A pause that is known and not in force was ended by a person since.
+            known = {(each.pause.owner, each.pause.since) for each in state.pauses}
+            lost, since = tuple(each for each in lost if (each.pause.owner, each.pause.since) not in known), found.ended or now
+            taken_back = frozenset(each.scope for each in state.mode_changes if each.mode == UNSET and each.at >= since)
+        standing = pauses.with_lost(state.pauses, lost, now) if takes_pauses else state.pauses
         if standing != state.pauses:
             self._set_pauses(standing)
         if was_reset:
-            self._set_modes(state.modes.after_reset(found.modes or REPAIRS, now))
+            self._set_modes(state.modes.after_reset(found.modes or REPAIRS, since, taken_back))
         elif begins and self._scanner.modes == REPAIRS:
             self._lower_as(found)
         if found.repaired is not None and not state.modes.is_known:

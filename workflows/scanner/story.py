@@ -41,7 +41,7 @@ from policy.scan.scan_report import MAXIMUM_SEEN, ScanReport
 from policy.values.display_text import without_calls
 from workflows.kit import continuation, options
 from workflows.kit.interrupts import never_began
-from workflows.kit.messages import ModeRequest, ScannerStatus, UnpauseRequest
+from workflows.kit.messages import ScannerStatus
 from workflows.scanner import hold_offs
 from workflows.scanner.background_tasks import BackgroundTasks, CoalescedTask
 from workflows.scanner.commands import Commands
@@ -601,10 +601,6 @@ class ScannerStory:
     def knows_what_was_set(self) -> bool:
         """Whether nothing that people had set before is still to be taken over."""
         return self._commands.took_over and not self._holders.was_reset
-
-    def require_known(self, request: UnpauseRequest | ModeRequest) -> None:
-        """See `Commands.require_known`."""
-        self._commands.require_known(request, was_reset=self._holders.was_reset)
 
     def status(self) -> ScannerStatus:
         """Everything that is known."""
