@@ -77,6 +77,24 @@ async def test_s14_what_was_granted_to_a_preservation_is_no_leave_for_a_repair(e
             assert seen.decision is decision, (kind, seen, begun)
 
 
+async def test_s14_what_a_stranger_has_asked_for_in_a_held_episodes_name_keeps_no_other_node_waiting(
+    env: WorkflowEnvironment,
+) -> None:
+    """It does not know of that permit, and so never gave it back: no other node was repaired until it ended."""
+    both = two()
+    async with scanning(env, ScriptedCluster(replace(both, candidates=both.candidates[:1])), cap=1) as scan:
+        await scan.has_opened(1)
+        (first,) = scan.world.opened
+        await scan.release(first, outcome="", held=True)
+        await let_pass(scan.env, scan.handle, timedelta(seconds=5))
+        assert (await asks(scan, first.incident)).decision is PermitDecision.GRANTED
+        for _ in range(3):
+            await let_pass(scan.env, scan.handle, timedelta(seconds=65))
+            scan.world.show(replace(both, digest=uuid.uuid4().hex))
+        await let_pass(scan.env, scan.handle, timedelta(seconds=5))
+        assert "node-2" in {each.node for each in scan.world.opened}
+
+
 async def test_s15_no_stranger_makes_a_member_of_the_control_plane_another_node(env: WorkflowEnvironment) -> None:
     """A second member had its episode beside the first one's."""
     async with scanning(env, ScriptedCluster(two(control_plane=True, ready=True)), cap=5) as scan:

@@ -7,7 +7,7 @@ Each rule is a row of `policy/scan/permit_rules.py`. When to ask is `story.py`, 
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from temporalio import workflow
@@ -44,6 +44,7 @@ PAUSE_AFTER_FAILURE = timedelta(seconds=5)
 LIST_LAG = timedelta(seconds=10)
 """How long at most Temporal's list of open workflows lacks one that has begun; a second is usual."""
 DESCRIBED_AT_ONCE = 200
+UNCLAIMED = "a permit that its episode says it does not have is parked"
 BORN_AGAIN = "a young history that was reset to its first task is seen"
 
 
@@ -169,9 +170,19 @@ class Holders:
                 # S15, S17).
                 room = not state.known and state.in_use() < self._scanner.cap_under(report)
                 room = room and report is not None and room_in_scopes(report, state.permits.values(), episode.node)
-                state.reconcile(episode, asked_at, room=room, anew=not state.known)
+                state.reconcile(
+                    episode, asked_at, room=room, anew=not state.known, unclaimed=self._is_unclaimed(episode, asked_at)
+                )
                 hold_offs.end_by_person(state, episode)
         return True
+
+    def _is_unclaimed(self, episode: EpisodeDescription, asked_at: datetime) -> bool:
+        """Whether an open episode says that it has no permit, long after one was granted in its name: a stranger has asked for
+        that, while a person holds it for example. It gives back what it does not know of never, and others would wait (S14)."""
+        permit = self._state.permits.get(episode.node)
+        granted = permit is not None and permit.incident == episode.incident and permit.state is PermitState.OPEN
+        late = permit is not None and asked_at - permit.granted_at > DESCRIBE_EVERY
+        return episode.open and not episode.permit and granted and late and workflow.patched(UNCLAIMED)
 
     async def look_up(self, nodes: tuple[str, ...]) -> dict[str, EpisodeDescription]:
         """What Temporal knows of the nodes' episodes, and what these say themselves. Raises ActivityError."""

@@ -207,12 +207,15 @@ class ScannerState:
             each.node: replace(each, reminded=at) for each in self.need_person.values() if each.incident in incidents
         }
 
-    def reconcile(self, episode: EpisodeDescription, asked_at: datetime, *, room: bool, anew: bool = False) -> None:
+    def reconcile(
+        self, episode: EpisodeDescription, asked_at: datetime, *, room: bool, anew: bool = False, unclaimed: bool = False
+    ) -> None:
         """Believe the server: closed or unknown holders go, open ones that have no permit are taken in.
 
         A permit granted after the server was asked is left alone: the answer is older than it. A holder that has no permit
         counts at once if there is room, else it keeps its node and asks again like any other (its last look stops it until
         then). anew: a reset has made our account an old one, so what an episode says of its permit goes before it.
+        unclaimed: so it does of one that was granted long ago, and that it does not have.
         """
         permit = self.permits.get(episode.node)
         if permit is not None and permit.granted_at >= asked_at:
@@ -233,7 +236,7 @@ class ScannerState:
         parked = permit is not None and permit.state is PermitState.PARKED
         forgotten = anew and parked and episode.permit and not episode.parked
         if permit is not None and episode.incident in {"", permit.incident} and not forgotten:
-            self._confirm(permit, episode, parked=episode.parked or (anew and not episode.permit))
+            self._confirm(permit, episode, parked=episode.parked or unclaimed or (anew and not episode.permit))
             return
         if episode.kind is Kind.PRESERVATION and not episode.permit:
             return  # its workflow id holds the node; a permit here would outlive it, for it never gives one back
