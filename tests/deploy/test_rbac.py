@@ -81,7 +81,7 @@ from tests.cel import CelPython
 from tests.cluster import test_preserving as kept
 from tests.cluster.builders import CHECKS, NODES, check, definition, node, of_kind, templates, until
 from tests.cluster.fencing_requests import NAMESPACE, OWNER, REMEDIATIONS, remediation, request_definition
-from tests.cluster.machines import CLUSTER_API, COUNTING, OPENSHIFT, System, machine_of
+from tests.cluster.machines import CLUSTER_API, COUNTING, OPENSHIFT, OPERATORS, System, machine_of
 from tests.documents import ROOT, documents, every, path_of
 from tests.licensing import LICENCES
 from tests.system.real_api import simulated_only
@@ -442,7 +442,9 @@ async def _keep(worker: ClusterConnection, api: ApiServer) -> None:
     """A machine of each system is kept, released, and given up when it fails."""
     environment, preservation = (
         ActivityEnvironment(),
-        ClusterPreservation(ServedCluster(CLUSTER, worker), LastLook(ServedCluster("prod", worker), Permits()).look, Permits()),
+        ClusterPreservation(
+            ServedCluster(CLUSTER, worker, source=OPERATORS), LastLook(ServedCluster("prod", worker), Permits()).look, Permits()
+        ),
     )
     async with ApiClient(ApiAddress(url=api.url, token="administrator"), user_agent="administrator") as person:
         machines = [await _of_gardener(person)]

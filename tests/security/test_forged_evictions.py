@@ -28,7 +28,7 @@ from policy.preservation.machine_snapshot import CONDITION, TAINT
 from policy.values.mode import MODE_KEY, Mode
 from simulator.resources import NODES
 from tests.cluster.acts.world import CHECK_REF, CHECKS, CLUSTER, HOLDER, NODE, World, refused
-from tests.cluster.machines import CLUSTER_API, machine_of
+from tests.cluster.machines import CLUSTER_API, OPERATORS, machine_of
 from tests.licensing import LICENCES
 
 EVERYTHING = DrainOptions(force=True, ignore_daemon_sets=True, delete_empty_dir=True, grace=timedelta(0))
@@ -60,7 +60,8 @@ async def drain(world: World, target: Target, need: Need | None = Need(kind=Need
 
 
 async def hold(world: World, **fields: Any) -> Hold:
-    acts = ClusterPreservation(ServedCluster(CLUSTER, world.connection, clock=world.clock), world.target.last_look, world.permits)
+    served = ServedCluster(CLUSTER, world.connection, clock=world.clock, source=OPERATORS)
+    acts = ClusterPreservation(served, world.target.last_look, world.permits)
     asked = {"cluster": CLUSTER, "node": NODE, "machine": CLUSTER_API.machine_ref(machine_of(NODE)), **fields}
     return await ActivityEnvironment().run(acts.hold, HoldRequest(**asked))
 

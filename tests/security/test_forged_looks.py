@@ -31,7 +31,7 @@ from simulator.resources import NODES
 from tests.cluster.acts.test_remediation_objects import GROUP, install
 from tests.cluster.acts.world import CLUSTER, HOLDER, INCIDENT, NODE, NOW, World, refused
 from tests.cluster.builders import owner
-from tests.cluster.machines import CLUSTER_API, machine_of
+from tests.cluster.machines import CLUSTER_API, OPERATORS, machine_of
 from tests.licensing import LICENCES
 
 SOON = NOW + timedelta(seconds=10)
@@ -71,7 +71,8 @@ async def give_up(world: World, look: LookRequest, uid: str) -> Any:
         unhealthy="x",
         before=BeforeActing(look=look),
     )
-    acts = ClusterPreservation(ServedCluster(CLUSTER, world.connection, clock=world.clock), world.target.last_look, world.permits)
+    served = ServedCluster(CLUSTER, world.connection, clock=world.clock, source=OPERATORS)
+    acts = ClusterPreservation(served, world.target.last_look, world.permits)
     return await ActivityEnvironment().run(acts.give_up, request)
 
 
