@@ -137,9 +137,10 @@ async def work(
                 deployment.name,
                 deployment.build_id,
             )
-        asked = RunGuard(running.client)
+        run_guard = RunGuard(running.client)
         workers = [
-            build(running.client, serving, limits, deployment=deployment, around=around, run_guard=asked) for serving in servings
+            build(running.client, serving, limits, deployment=deployment, around=around, run_guard=run_guard)
+            for serving in servings
         ]
         meanwhile = [each.without_temporal for each in servings if each.without_temporal is not None]
         await alongside(run_until(running.stop, workers), watch_temporal(running.client, meanwhile))
