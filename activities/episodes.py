@@ -57,6 +57,7 @@ from activities.errors import ErrorType, failure
 from activities.our_workflows import NotOurs, OurWorkflows, is_silent
 from policy.episode.advice import until_well_or_asked
 from policy.episode.messages import (
+    WORD_MEMO,
     EpisodeResult,
     EpisodeStatus,
     FencingInput,
@@ -67,6 +68,7 @@ from policy.episode.messages import (
     PreservationUpdate,
     RemediationInput,
     SeenNode,
+    StandingWord,
     device_check_id,
     episode_id,
     scanner_id,
@@ -263,24 +265,25 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
         return await self._held_at_its_end(found[0]) if found is not None and found[1] is None else None
 
     async def _held_at_its_end(self, ended: WorkflowExecution) -> _Stopped | None:
-        """Of an episode that was terminated, or failed: what people had said to it is in its history alone (S44). One that does
-        not answer, since no code can replay it, keeps no node from being repaired; busy workers may answer later, and one that
-        has not seen that history yet refuses the first question (`workers/plugin.py::TimeGuard`). reason: without what ends
-        it."""
+        """Of an episode that was terminated, or failed: what people had said to it (S44). Where something has happened after its
+        last task, as a signal or the end of an activity, workers refuse every question (`workers/plugin.py::TimeGuard`); others
+        no code can replay. Its memo has what was said last, then. One without that keeps no node from being repaired: an older
+        build had it, or nothing was said. But busy workers may answer later. reason: without what ends it."""
         run = self._client.get_workflow_handle(ended.id, run_id=ended.run_id)
+        word: EpisodeStatus | StandingWord
         try:
-            status: EpisodeStatus = await run.query("status", result_type=EpisodeStatus, rpc_timeout=QUERY_TIMEOUT)
+            word = await run.query("status", result_type=EpisodeStatus, rpc_timeout=QUERY_TIMEOUT)
         except (RPCError, WorkflowQueryFailedError) as error:
+            word = await ended.memo_value(WORD_MEMO, default=StandingWord(), type_hint=StandingWord)
             passes = isinstance(error, WorkflowQueryFailedError) or is_silent(error)
-            if passes and activity.info().attempt < ASKED_AGAIN:
+            if not (word.aborted or word.held) and passes and activity.info().attempt < ASKED_AGAIN:
                 raise failure(ErrorType.UNREACHABLE, f"{run.id} does not say yet whether a person held it") from error
-            activity.logger.warning("whether a person held %s when it ended is not known: %s", run.id, error.message)
+            activity.logger.warning("%s does not answer what a person had said to it: %s", run.id, error.message)
+        over = word.held_until is not None and word.held_until <= activity.info().started_time
+        if not (said := word.aborted or ("" if over else word.held)):
             return None
-        over = status.held_until is not None and status.held_until <= activity.info().started_time
-        if not (said := status.aborted or ("" if over else status.held)):
-            return None
-        was = f"incident {status.incident} did not end by itself, and was {said}"
-        return _Stopped(was, None if status.aborted else status.held_until)
+        was = f"incident {word.incident} did not end by itself, and was {said}"
+        return _Stopped(was, None if word.aborted else word.held_until)
 
     async def name_deployment(self, request: NameRequest) -> DeploymentName:  # noqa: ARG002 - one deployment, whatever the cluster
         """Asked of the server, so that every process of a deployment says the same."""

@@ -8,7 +8,8 @@ from typing import Any
 from policy.values.errors import shown
 
 OLD_MOMENT = "these events have the moment of the task before them: ask again"
-"""Why a worker has refused a query (`workers/plugin.py::TimeGuard`): the next one finds the moment of its own."""
+"""Why a worker has refused a query (`workers/plugin.py::TimeGuard`): the next one finds the moment of its own, and none does once
+the workflow has ended."""
 
 
 class SettingsError(Exception):

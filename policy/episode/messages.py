@@ -497,6 +497,20 @@ class EpisodeResult:
     cause: str = ""
 
 
+WORD_MEMO = "word"
+"""Of an episode: the `StandingWord` in it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandingWord:
+    """What a person has said to an episode that keeps its node from acts, as its status has it; "" where nothing does."""
+
+    incident: str = ""
+    aborted: str = ""
+    held: str = ""
+    held_until: datetime | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenNode:
     """The node of an episode, as a scan or a live look has seen it. present False: the Node object is gone.

@@ -43,7 +43,8 @@ class Run:
     env: WorkflowEnvironment
     world: World
     handle: WorkflowHandle[Fencing, EpisodeResult]
-    restart_worker: Callable[[], Awaitable[None]]
+    restart_worker: Callable[..., Awaitable[None]]
+    """Given what is done while none is there."""
     """The worker that runs the workflow ends; another one, which knows nothing of it, takes its place."""
     stopped: asyncio.Event
     """Set once the act at which it was stopped may end."""
@@ -148,8 +149,10 @@ async def fencing(
     async with AsyncExitStack() as stack:
         queue, running = f"{WORKFLOW_QUEUE}-{cluster}", await stack.enter_async_context(AsyncExitStack())
 
-        async def restart_worker() -> None:
+        async def restart_worker(*meanwhile: Callable[[], Awaitable[None]]) -> None:
             await running.aclose()
+            for done in meanwhile:
+                await done()
             await running.enter_async_context(
                 worker(client or env.client, task_queue=queue, workflows=[Fencing], **common)  # type: ignore[arg-type]
             )

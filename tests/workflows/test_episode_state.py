@@ -18,7 +18,7 @@ from temporalio.testing import WorkflowEnvironment
 
 import workflows
 from policy.episode import phases
-from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Outcome, Phase
+from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Outcome, Phase, StandingWord
 from tests.workflows.fencing_run import fencing
 from tests.workflows.world import World
 from workers.payloads.converter import PayloadConverter
@@ -194,7 +194,7 @@ def test_s44_a_status_says_all_that_there_is_to_say(monkeypatch: pytest.MonkeyPa
     given = dict[str, Any]()
     monkeypatch.setattr(episode, "EpisodeStatus", given.update)
     state = EpisodeState(kind=Kind.FENCING, cluster="prod", node="node-1", incident="i", reason="smoke", started=NOW)
-    words: Any = SimpleNamespace(state=state, advice="", held=None, held_by="", is_held=False, owners=(), overridden_by="")
+    words: Any = SimpleNamespace(state=state, advice="", word=StandingWord(), owners=(), overridden_by="")
     Episode.status(words)
     left = {each.name for each in fields(EpisodeStatus)} - given.keys()
     assert left == {"ways"}, "the workflow adds these"

@@ -47,7 +47,7 @@ async def told(env: WorkflowEnvironment, world: World) -> list[str]:
         result = await run.result()
         described = await run.handle.describe()
     assert described.status is WorkflowExecutionStatus.COMPLETED
-    attributes = sorted({pair.key.name for pair in described.typed_search_attributes} - {"BuildIds"})  # that one is the server's
+    attributes = sorted({pair.key.name for pair in described.typed_search_attributes} - SERVERS)
     shown = [f"{each.status.phase} {each.outcome}" for each in world.shown[-1:]]
     record = [f"{entry.act} {entry.outcome}" for entry in result.record]
     acts = [act for act in world.acts if act not in POLLED and not act.startswith("event ")]  # those are told beside the rest
@@ -55,6 +55,8 @@ async def told(env: WorkflowEnvironment, world: World) -> list[str]:
     return [*acts, *events, *record, *shown, *attributes, result.outcome.value]
 
 
+SERVERS = {"BuildIds", "TemporalChangeVersion"}
+"""Attributes that the server adds."""
 POLLED = {"read", "glance"}
 """How often is a matter of how long an answer takes."""
 

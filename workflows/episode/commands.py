@@ -81,6 +81,7 @@ def take_abort(episode: Episode, request: AbortRequest) -> str:
             answer += f"; it ends the hold of another person: {each}"
     if episode.state.acknowledgement is not None and workflow.patched(WORD_TAKEN_BACK):
         answer += _take_back_word(episode, request)
+    episode.keep_word()
     _take(episode)
     return answer
 
@@ -119,6 +120,7 @@ def take_hold(episode: Episode, request: HoldEpisodeRequest) -> str:
     others = tuple(each for each in episode.state.holds if each.owner != request.owner)
     episode.state.holds, episode.state.question = (*others, request), episode.state.question + 1
     episode.note("hold", "asked", f"by {request.by}: {request.reason}", who=request.by)
+    episode.keep_word()
     _take(episode)
     beside = "".join(f"; it is also {each}" for each in others)
     ends = f"`nodewarden resume {episode.state.node} --question {episode.state.question}` ends it"
@@ -134,6 +136,7 @@ def take_resume(episode: Episode, request: ResumeRequest) -> str:
     for each in ended:
         if each.owner != request.owner:
             episode.note("hold", "ended", f"{each}; by {request.by}", who=request.by)
+    episode.keep_word()
     _take(episode)
     if episode.is_held:
         return f"incident {episode.state.incident} is still {episode.held_by}; you have ended: {'; '.join(map(str, ended))}"

@@ -23,6 +23,7 @@ from policy.episode import phases
 from policy.episode.events import EventReason
 from policy.episode.messages import (
     REPAIRED,
+    WORD_MEMO,
     EpisodeStatus,
     Need,
     Outcome,
@@ -31,6 +32,7 @@ from policy.episode.messages import (
     Reading,
     RecordEntry,
     SeenNode,
+    StandingWord,
 )
 from policy.episode.node_action import VERIFIED, one_line
 from policy.fence.config import FenceStep
@@ -49,6 +51,8 @@ from workflows.kit.interrupts import failure_line, is_unclear
 from workflows.kit.messages import HoldEpisodeRequest
 
 ABORT_ASKS_NO_PERSON = "an aborted episode asks no person"
+WORD_IN_MEMO = "what-people-have-said-is-in-the-memo"
+"""Histories of builds that kept it in their state alone go on so."""
 MAXIMUM_RECORD = 500
 
 Request = TypeVar("Request")
@@ -311,7 +315,7 @@ class Episode:
 
     def status(self) -> EpisodeStatus:
         """Answer of the `status` query."""
-        state, pinned = self.state, self.state.pinned
+        state, pinned, word = self.state, self.state.pinned, self.word
         return EpisodeStatus(
             **{name: getattr(state, name) for name in _SHOWN},
             path_proofs=tuple(state.path_proofs.values()),
@@ -320,11 +324,21 @@ class Episode:
             node_uid=pinned.uid if pinned else "",
             provider_id=pinned.provider_id if pinned else "",
             advice=self.advice,
-            held=self.held_by if self.is_held else "",
+            held=word.held,
             held_by=self.owners,
-            held_until=self.held.until if self.held is not None and self.is_held else None,
+            held_until=word.held_until,
             override=self.overridden_by,
-            aborted=str(state.abort_asked or ""),
+            aborted=word.aborted,
+        )
+
+    @property
+    def word(self) -> StandingWord:
+        """What people have said that keeps it from acts."""
+        return StandingWord(
+            incident=self.state.incident,
+            aborted=str(self.state.abort_asked or ""),
+            held=self.held_by if self.is_held else "",
+            held_until=self.held.until if self.held is not None and self.is_held else None,
         )
 
     @property
@@ -407,6 +421,12 @@ class Episode:
         """Whether it waits for a person, and one has it go on."""
         asked = self.state.phase is Phase.NEEDS_HUMAN
         return asked and (self.state.resumed is not None or self.state.acknowledgement is not None)
+
+    def keep_word(self) -> None:
+        """What people have said, in the memo as well: there it is found where the episode is terminated and no worker can replay
+        its history any more (S44)."""
+        if workflow.patched(WORD_IN_MEMO):
+            workflow.upsert_memo({WORD_MEMO: self.word})
 
     def wake(self) -> None:
         """Something was said to the story itself: a rest ends, and it looks again."""

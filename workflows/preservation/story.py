@@ -179,6 +179,7 @@ class PreservationStory:
                 self._progress.wish = replace(said, until=said.until or wish.until)
             if hold.refused and wish.release and not hold.released and self.episode.state.abort_asked is abort:
                 self.episode.state.abort_asked = None
+                self.episode.keep_word()
             self._take(hold)
             return hold
 
