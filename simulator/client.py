@@ -13,7 +13,7 @@ import copy
 import logging
 import random
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from types import TracebackType
@@ -108,6 +108,12 @@ class ApiClient:
         """The same connections under another name, so that server and tests can tell one speaker from another."""
         twin = copy.copy(self)
         twin.user_agent = user_agent
+        return twin
+
+    def without_patience(self) -> ApiClient:
+        """The same for what comes again by itself: a request that is refused fails at once."""
+        twin = copy.copy(self)
+        twin._patience = 0.0
         return twin
 
     async def __aenter__(self) -> Self:
@@ -256,12 +262,13 @@ class ApiClient:
 
 
 async def list_then_watch(
-    client: ApiClient, path: str, *, watch_seconds: int | None = None, **query: str
+    client: ApiClient, path: str, *, watch_seconds: int | None = None, on_loss: Callable[[], None] = lambda: None, **query: str
 ) -> AsyncIterator[Change]:
     """The state of a collection for ever: a list, then every change.
 
-    A watch that lived as long as it should is resumed where it ended. After any other end there is a new list: the server may
-    have been restored from a backup in between, and its numbers may soon reach ours again without having meant the same.
+    A watch that lived as long as it should is resumed where it ended. After any other end, of which `on_loss` is called, there is
+    a new list: the server may have been restored from a backup in between, and its numbers may soon reach ours again without
+    having meant the same.
     """
     loop = asyncio.get_running_loop()
     resource_version, pause = "", 0.0
@@ -283,6 +290,8 @@ async def list_then_watch(
         except (ApiError, ApiUnreachableError) as error:
             resource_version = ""
             log.info("watch of %s: %s", path, error)
+        if not resource_version:
+            on_loss()
         # A watch that lived may be resumed at once; one that keeps failing may not spin.
         pause = 0.02 if loop.time() - began > 5 else min(max(pause * 2, 0.05), 2.0)
         await asyncio.sleep(pause * random.uniform(0.5, 1.5))

@@ -38,6 +38,8 @@ class Informer:
     def __init__(self, client: ApiClient, resource: Resource, *, namespace: str = "") -> None:
         self.resource = resource
         self.synced = asyncio.Event()
+        self.live_since: float | None = None
+        """When its watch began; None while that is lost."""
         self.objects: dict[str, JsonObject] = {}
         self._client = client
         self._namespace = namespace
@@ -62,10 +64,11 @@ class Informer:
 
     async def run(self) -> None:
         path = self.resource.path(namespace=self._namespace)
-        async for change in list_then_watch(self._client, path):
+        async for change in list_then_watch(self._client, path, on_loss=self._lose):
             if change.type is ChangeType.REPLACED:
                 self._replace(change.objects)
                 self._watched_version = int(change.resource_version)
+                self.live_since = asyncio.get_running_loop().time()
                 self.synced.set()
                 continue
             obj = self._complete(change.objects[0])
@@ -74,6 +77,9 @@ class Informer:
                 self._remove(key_of(obj))
             elif _version(self.objects.get(key_of(obj))) < _version(obj):
                 self._set(obj)
+
+    def _lose(self) -> None:
+        self.live_since = None
 
     def _replace(self, objects: Iterable[JsonObject]) -> None:
         fresh = {key_of(obj): self._complete(obj) for obj in objects}

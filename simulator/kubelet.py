@@ -168,17 +168,18 @@ class Kubelet:
 
     async def _renew_lease(self) -> None:
         path = LEASES.path(self.identity.name, namespace=LEASE_NAMESPACE)
+        client = self._client.without_patience()
         if self._lease is None:
             try:
-                self._lease = await self._client.get(path)
+                self._lease = await client.get(path)
             except ApiError as error:
                 if not error.not_found:
                     raise
-                self._lease = await self._client.create(LEASES.path(namespace=LEASE_NAMESPACE), self._new_lease())
+                self._lease = await client.create(LEASES.path(namespace=LEASE_NAMESPACE), self._new_lease())
                 return
         self._lease["spec"]["holderIdentity"] = self.identity.name
         self._lease["spec"]["renewTime"] = micro_timestamp()
-        self._lease = await self._client.put(path, self._lease)
+        self._lease = await client.put(path, self._lease)
 
     def _new_lease(self) -> JsonObject:
         metadata: JsonObject = {"name": self.identity.name, "namespace": LEASE_NAMESPACE}

@@ -104,6 +104,11 @@ class NodeLifecycle(Controller):
     def everything_is_down(self) -> bool:
         return all(zone.state is ZoneState.FULL for zone in self.zones.values())
 
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(super().run())
+            group.create_task(self._notice_own_stalls())
+
     async def reconcile(self, key: str) -> float | None:
         node = self.view.nodes.get(key)
         if node is None:
@@ -154,7 +159,19 @@ class NodeLifecycle(Controller):
         return {name: zone.state for name, zone in self.zones.items()}
 
     def _silence(self, node: JsonObject) -> float:
-        return asyncio.get_running_loop().time() - self._observe(node).at
+        """In seconds. What no watch would have shown is no silence of the node."""
+        if (live_since := self.view.leases.live_since) is None:
+            return 0.0
+        return asyncio.get_running_loop().time() - max(self._observe(node).at, live_since)
+
+    async def _notice_own_stalls(self) -> None:
+        """The kubelets are of this process: where it gets no processor, their silence is ours."""
+        loop, short = asyncio.get_running_loop(), self._grace / 8
+        while True:
+            began = loop.time()
+            await asyncio.sleep(short)
+            if loop.time() - began > self._grace / 2:
+                self._heartbeats.clear()
 
     async def _look_closely(self, node: JsonObject) -> float:
         """Ask the API itself: an observer who hears nothing, or only after a long wait, must not declare nodes dead."""
