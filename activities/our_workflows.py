@@ -51,7 +51,8 @@ class OurWorkflows:
             try:
                 return await self._client.get_workflow_handle(workflow_id, run_id=run).query(name, args=asked, **common)
             except WorkflowQueryRejectedError:
-                del self._runs[workflow_id]
+                if self._runs.get(workflow_id) == run:  # many may have asked it, and one of them found the next run meanwhile
+                    del self._runs[workflow_id]
         found = await self.described(workflow_id, within=within)
         self._runs[workflow_id] = found.run_id
         if ended and found.status is not WorkflowExecutionStatus.RUNNING:

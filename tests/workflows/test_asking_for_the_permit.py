@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from typing import Any, cast
 from uuid import uuid4
 
@@ -93,6 +94,19 @@ async def test_s49_no_permit_is_held_that_a_scanner_of_another_queue_grants(serv
             handle = await server.client.start_workflow("HealthScanner", id=scanner_id(cluster), task_queue=queue)
             answer, why = await permits.holds(cluster, "node-1", "i-1")
             assert (answer, f"runs on task queue {theirs}, which is not ours" in why) == (held, not held)
+            await handle.terminate()
+
+
+async def test_all_that_ask_a_run_that_has_ended_ask_the_next_one(server: WorkflowEnvironment) -> None:
+    """S14: hundreds of episodes may ask for their permits in the moment in which the scanner begins a new history."""
+    cluster, queue = f"c{uuid4().hex[:8]}", f"permits-{uuid4()}"
+    workflows, nothing = OurWorkflows(server.client, task_queue=queue), PermitQuestions(questions=())
+    async with foreign_worker(server.client, queue, Answering):
+        for askers in (1, 20, 20):
+            handle = await server.client.start_workflow("HealthScanner", id=scanner_id(cluster), task_queue=queue)
+            asked = partial(workflows.query, handle.id, "holds_permits", nothing, answer=PermitQuestions)
+            answers = await asyncio.gather(*(asked(within=timedelta(seconds=10)) for _ in range(askers)))
+            assert {answer.modes for answer in answers} == {OBSERVES}
             await handle.terminate()
 
 
