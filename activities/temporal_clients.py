@@ -1,9 +1,9 @@
 """What the activities of a cluster ask of Temporal: permits and modes of the scanner, devices of their check, repairs of a
 machine, records of spells, and what NodeActions command.
 
-`ScannerPermits` asks whether a permit is held at the moment of use: the last look's question (S20). A scanner that can't be
-asked is a "no" with its reason, also while Temporal is away (S37): what can't be proven held is not held. Looks of one moment ask
-together (`QueryLine`), and no answer is older than the look that asked for it (S14, S20, S38).
+`ScannerPermits` asks whether a permit is held at the moment of use: the last look's question (S20). Where the scanner can't be
+asked, also while Temporal is away (S37), that is not known, and what can't be proven held licenses nothing. Looks of one moment
+ask together (`QueryLine`), and no answer is older than the look that asked for it (S14, S20, S38).
 """
 
 from __future__ import annotations
@@ -72,12 +72,14 @@ class ScannerPermits:
         self._lines: dict[str, QueryLine[PermitQuestion, _Answers]] = {}
 
     async def holds(self, cluster: str, node: str, incident: str, override: str = "") -> tuple[bool, str]:
-        """Whether that incident may disrupt that node, and why not."""
+        """Whether that incident may disrupt that node, and why not. Raises Unreachable where the scanner gives no answer. That is
+        no yes (S20), and it says nothing of the permit: hundreds of episodes that then asked for the one they have would keep a
+        busy scanner from answering at all."""
         answer = await self._answer(cluster, PermitQuestion(node=node, incident=incident, override=override))
         return answer.held, answer.reason
 
     async def paused(self, cluster: str) -> str:
-        """Why nothing may be disrupted now, "" where a permit decides. A scanner that can't be asked is a reason, too (S20)."""
+        """Why nothing may be disrupted now, "" where a permit decides. Raises as `holds` does."""
         return (await self._answer(cluster, PermitQuestion(node="", incident=""))).paused
 
     async def modes(self, cluster: str) -> ClusterModes:
@@ -95,8 +97,8 @@ class ScannerPermits:
         try:
             async with asyncio.timeout(QUERY_TIMEOUT.total_seconds()):
                 return await line.answer(question)
-        except TimeoutError:
-            return _Answers(problem=silent_scanner(cluster))
+        except TimeoutError as error:
+            raise failure(ErrorType.UNREACHABLE, silent_scanner(cluster)) from error
 
     async def _ask(self, cluster: str, questions: tuple[PermitQuestion, ...]) -> _Answers:
         asked = PermitQuestions(questions=questions)
@@ -107,9 +109,9 @@ class ScannerPermits:
         except WorkflowQueryRejectedError:
             return _Answers(problem=f"the scanner of {cluster} has been stopped")
         except (RPCError, WorkflowQueryFailedError, NotOurs) as error:
-            if isinstance(error, RPCError) and is_silent(error):
-                return _Answers(problem=silent_scanner(cluster))
-            return _Answers(problem=f"the scanner of {cluster} can't be asked for the permit: {error}")
+            silent = isinstance(error, RPCError) and is_silent(error)
+            why = silent_scanner(cluster) if silent else f"the scanner of {cluster} can't be asked: {error}"
+            raise failure(ErrorType.UNREACHABLE, why) from error
         found = {(each.node, each.incident, each.override): each for each in answered.questions}
         return _Answers(
             problem=f"the scanner of {cluster} has not said who holds the permit",

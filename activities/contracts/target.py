@@ -239,11 +239,12 @@ class Workload:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookResult:
     """What was seen, with the answer and its reason in one line. until: when a veto ends by itself, None if that is not known.
-    permitted: whether the scanner knows of our permit, if that was asked. endpoints: of the devices that are configured for the
-    node now, None if that was not asked or is not known. workload: what stands against the node, None if that was not asked.
-    licence: for the power act in the request; "" if there was none, or the look does not say go. held_by_mode: the reason is the
-    mode of the node. version: the resourceVersion of the Node, "" where there is none. queued: how long the look had waited for a
-    worker before it began; the window of the act counts from then on, and so does `licence` (S20)."""
+    permitted: False where the scanner says that the permit is none of ours, not where it says nothing. endpoints: of the devices
+    that are configured for the node now, None if that was not asked or is not known. workload: what stands against the node, None
+    if that was not asked. licence: for the power act in the request; "" if there was none, or the look does not say go.
+    held_by_mode: the reason is the mode of the node. version: the resourceVersion of the Node, "" where there is none. queued:
+    how long the look had waited for a worker before it began; the window of the act counts from then on, and so does `licence`
+    (S20)."""
 
     verdict: LookVerdict
     reason: str

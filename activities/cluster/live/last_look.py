@@ -117,7 +117,8 @@ class _Sight:
 
     asking: the health check, or the object of another system, that the need is about. lease: of the node, where another owner
     holds it. plan: by which it is to be fenced now; None where that is not asked, or where `unplanned` says why that is not
-    known. mode: None where a person decides, or where `modeless` says why it can't be read.
+    known. permit: whether it is held, and why not; None where `unanswered` says why that is not known. mode: None where a person
+    decides, or where `modeless` says why it can't be read.
     """
 
     node: LiveNode | None
@@ -127,7 +128,8 @@ class _Sight:
     subject: Subject
     lease: LeaseView | None
     lease_problem: str
-    permit: tuple[bool, str]
+    permit: tuple[bool, str] | None
+    unanswered: _Doubt | None
     mode: ModeAnswer | None
     modeless: _Doubt | None
     policies: FencePolicies
@@ -218,7 +220,7 @@ class LastLook:
             at=self._clock(),
             seen=replace(_seen_node(request, sight), unhealthy=need.unhealthy, soon=need.soon),
             until=found.until if found is not None else None,
-            permitted=sight.permit[0],
+            permitted=sight.permit is None or sight.permit[0],
             endpoints=sight.plan.endpoints if sight.plan is not None else None,
             version=sight.node.view.resource_version if sight.node is not None else "",
             held_by_mode=found is not None and found.rule == MODE,
@@ -246,7 +248,7 @@ class LastLook:
         target, now = request.target, self._own_clock()
         once = reading_once(self._connections)
         name, blind, doubts = target.pinned.node, list[_Doubt](), list[_Doubt]()
-        unplanned, modeless = list[_Doubt](), list[_Doubt]()
+        unplanned, unanswered, modeless = list[_Doubt](), list[_Doubt](), list[_Doubt]()
         need = request.need if request.need_matters and request.need.kind is NeedKind.CHECK else None
         (
             (node, contested, asking, subject),
@@ -262,7 +264,7 @@ class LastLook:
             asyncio.gather(
                 _read("the node's lease", self._foreign_lease(once, request, now), None, doubts),
                 self._lease(once, request, doubts),
-                _read("the permit", self._permit(once, request), (False, ""), doubts),
+                _read("the permit", self._permit(once, request), None, unanswered),
                 _read("the mode", self._mode(once, request), None, modeless),
             ),
             asyncio.gather(
@@ -282,6 +284,7 @@ class LastLook:
             lease=lease if lease is not None and lease.holder != request.need.delegate else None,
             lease_problem=lease_problem,
             permit=permit,
+            unanswered=unanswered[0] if unanswered else None,
             mode=mode,
             modeless=modeless[0] if modeless else None,
             policies=policies,
@@ -450,7 +453,8 @@ def _seen(request: LookRequest, sight: _Sight) -> Seen:
     early = {} if destructive or request.restores else devices
     # A Machine that was deleted, or the object that asked and named the devices, is the end of the need and no other target.
     late = {**devices, "machine_uids": sight.machine_uids} if destructive else {}
-    node, (held, why) = sight.node.view if sight.node is not None else None, sight.permit
+    node = sight.node.view if sight.node is not None else None
+    held, why = sight.permit or (False, str(sight.unanswered))
     mark, problem = _mark(sight)
     ours = mark is not None and is_ours(mark, request.target)
     return Seen(

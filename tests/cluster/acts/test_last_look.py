@@ -969,6 +969,17 @@ async def test_s52_a_scanner_that_can_t_be_asked_licenses_nothing(licensed: Worl
     assert result.reason == "the mode could not be read: an older scanner"
 
 
+async def test_s14_a_scanner_that_gives_no_answer_has_not_said_that_the_permit_is_gone(licensed: World) -> None:
+    """S20: it licenses nothing. But hundreds of episodes that asked for the permit they have would keep it from answering."""
+    licensed.permits.error = RuntimeError("it is busy")
+    result = await look(licensed)
+    assert (result.verdict, result.permitted, result.reason) == (UNLICENSED, True, "the permit could not be read: it is busy")
+    await WELL(licensed)
+    assert (await look(licensed)).verdict is GONE
+    licensed.permits.error, licensed.permits.answer = None, (False, "another episode has it")
+    assert not (await look(licensed)).permitted
+
+
 async def test_a_stopped_scanner_keeps_no_episode_from_seeing_that_its_need_is_gone(licensed: World) -> None:
     """S20, S52: that no mode is known is no reason not to judge the need; and what is missing is named first, the permit."""
     licensed.permits.answer = (False, "the scanner of sim has been stopped")
