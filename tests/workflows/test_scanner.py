@@ -43,7 +43,7 @@ from tests.workflows.scanner_run import CHECK, NOW, Scan, ScriptedCluster, candi
 from tests.workflows.surroundings import eventually, let_pass, worker
 from workers.interceptors.activity_guards import pause_between_beats
 from workflows.definitions.scanner import HealthScanner
-from workflows.kit import options
+from workflows.kit import continuation, options
 from workflows.kit.continuation import HISTORY_LIMIT
 from workflows.kit.messages import PauseRequest, StopRequest
 from workflows.scanner.permits import LIST_LAG
@@ -631,6 +631,36 @@ async def test_hundreds_of_scans_and_their_continue_as_new_lose_nothing(env: Wor
         await scan.release(world.opened[0], incident="another", cause="Ready")
         await eventually(env, lambda: bool(world.repetitions))
         assert world.repetitions[0].repetition.incidents == (world.opened[0].incident, "another")
+
+
+async def test_s38_a_new_history_waits_for_nothing_that_it_does_anew_itself(
+    env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S14, S18: while hundreds are in hand a description of holders takes half a minute and a record a whole one. In that time
+    nothing was scanned, no Lease renewed, and no episode could act. The next history finds out what this one was to find."""
+    monkeypatch.setattr(continuation, "HISTORY_LIMIT", 60)
+    world = ScriptedCluster(report("node-1", "node-2"))
+    async with scanning(env, world, cap=5) as scan:
+        await scan.has_opened(2)
+        gone, left = world.opened
+        world.known[left.node] = EpisodeDescription(
+            node=left.node, known=True, open=True, workflow_id="w", incident=left.incident, permit=True
+        )
+        world.may_describe.clear()
+        world.may_tell.clear()
+        await scan.release(gone)
+        run = (await scan.client_handle().describe()).run_id
+        while (await scan.client_handle().describe()).run_id == run:
+            before, began = len(world.requests), await env.get_current_time()
+            world.show(report("node-1", "node-2", seen_nodes=(SeenNode(node="node-2", uid=f"{before}"),)))
+            await eventually(env, lambda before=before: len(world.requests) > before)
+            assert await env.get_current_time() - began < timedelta(seconds=5)
+        asked = len(world.described)
+        world.may_describe.set()
+        world.may_tell.set()
+        status = await scan.until(lambda status: [each.node for each in status.permits] != [gone.node, left.node])
+        assert (gone.incident in {each.incident for each in status.permits}, len(world.described) > asked) == (False, True)
+        assert left.incident in {each.incident for each in status.permits}
 
 
 async def test_a_scanner_under_a_foreign_id_fails_at_once(env: WorkflowEnvironment) -> None:

@@ -105,7 +105,7 @@ class Play:
 
     def start(self, state: ScannerState) -> None:
         self.scanner = HealthScanner(ScannerInput(cluster="c", holder="us", cap=CAP, state=state))
-        background: Any = SimpleNamespace(begin=self.begun.append)
+        background: Any = SimpleNamespace(begin=lambda work, **_: self.begun.append(work))
         self.scanner._story._background = self.scanner._story.releases._background = background
         self.state = self.scanner._state
 

@@ -6,6 +6,7 @@ Each rule is a row of `policy/scan/permit_rules.py`. When to ask is `story.py`, 
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -39,7 +40,8 @@ from workflows.scanner.state import ScannerInput, ScannerState
 # Which episodes hold nodes by Temporal's own account: holders are described, and a table without memory is built anew (S14).
 
 DESCRIBE_EVERY = timedelta(seconds=60)
-"""How often holders are described, in case the release of an episode never arrived."""
+"""How often holders are described, in case the release of an episode never arrived: so seldom for each DESCRIBED_AT_ONCE of them,
+since each is asked what it does, and a thousand that are at work have no time for that."""
 PAUSE_AFTER_FAILURE = timedelta(seconds=5)
 LIST_LAG = timedelta(seconds=10)
 """How long at most Temporal's list of open workflows lacks one that has begun; a second is usual."""
@@ -134,7 +136,8 @@ class Holders:
             return ()  # an episode that is found while the table is built is no stranger
         found = strangers(self._scanner.cluster, state, report)
         new = not self.problem and any(each.incident not in state.described for each in found)
-        if not new and state.described_at is not None and workflow.now() - state.described_at < DESCRIBE_EVERY:
+        pause = DESCRIBE_EVERY * max(1, math.ceil(len(state.permits) / DESCRIBED_AT_ONCE))
+        if not new and state.described_at is not None and workflow.now() - state.described_at < pause:
             return ()
         marked = (seen.node for seen in report.seen_nodes if seen.incident)
         return tuple(sorted({*state.nodes_in_hand(), *marked, *state.need_person} - opening))

@@ -64,7 +64,7 @@ class Releases:
         self._asked = True
         if self._state.releases and not (self._busy or self._ending):
             self._busy = True
-            self._background.begin(self._confirm_all())
+            self._background.begin(self._confirm_all(), repeated=True)
 
     def end(self) -> None:
         """The next history asks what is left; what is under way is not cut off."""

@@ -22,7 +22,7 @@ from policy.history.spells import MOST_RECORDED, NodeDays, ObservationRecord, Sc
 from policy.scan.admission import Refused
 from policy.scan.scan_report import MAXIMUM_WATCHED, ScanReport
 from workflows.kit import options
-from workflows.scanner.background_tasks import BackgroundTasks, CoalescedTask
+from workflows.scanner.background_tasks import BackgroundTasks, CoalescedTask, is_cut_off
 from workflows.scanner.state import ScannerInput, ScannerState
 
 MOST_SHOWN = 50
@@ -46,7 +46,7 @@ class Spells:
     def __init__(self, scanner: ScannerInput, state: ScannerState, tasks: BackgroundTasks) -> None:
         self._scanner = scanner
         self._state = state
-        self._recording = CoalescedTask(tasks, self._record_next)
+        self._recording = CoalescedTask(tasks, self._record_next, repeated=True)
         self._asking = CoalescedTask(tasks, self._ask_former)
         self._not_before = state.started
         self._tried_storms = list[str]()
@@ -181,7 +181,8 @@ class Spells:
         try:
             result = await options.execute(ObservationActivities.record, request, call, f"records: {', '.join(about)}"[:200])
         except ActivityError as error:
-            workflow.logger.warning("what was not repaired can't be recorded: %s", error_message(error))
+            if not is_cut_off(error):
+                workflow.logger.warning("what was not repaired can't be recorded: %s", error_message(error))
             self._not_before = workflow.now() + AGAIN
             return False
         left, cluster = set(result.left), self._scanner.cluster

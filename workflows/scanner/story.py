@@ -43,7 +43,7 @@ from workflows.kit import continuation, options
 from workflows.kit.interrupts import never_began
 from workflows.kit.messages import ScannerStatus
 from workflows.scanner import hold_offs
-from workflows.scanner.background_tasks import BackgroundTasks, CoalescedTask
+from workflows.scanner.background_tasks import BackgroundTasks, CoalescedTask, is_cut_off
 from workflows.scanner.commands import Commands
 from workflows.scanner.permits import LIST_LAG, PAUSE_AFTER_FAILURE, Holders, Permits
 from workflows.scanner.queue import PermitQueue
@@ -90,7 +90,7 @@ class ScannerStory:
         self.queue = PermitQueue(request, state, underway, self.permits, self._problem)
         self._holders = Holders(request, state)
         self._background = BackgroundTasks()
-        self._notifying = CoalescedTask(self._background, self._notify_episodes)
+        self._notifying = CoalescedTask(self._background, self._notify_episodes, repeated=True)
         self.spells = Spells(request, state, self._background)
         self._scans_before = state.scans
         self._due: datetime | None = None
@@ -119,7 +119,7 @@ class ScannerStory:
         self._holders.began_as = workflow.info().original_execution_run_id
         workflow.register_random_seed_callback(lambda _: self._holders.forget())
         await self._learn_our_name()
-        self._background.begin(self._wake_under_another_build())
+        self._background.begin(self._wake_under_another_build(), repeated=True)
         self.releases.confirm()
         while self._underway.stop is None and not continuation.roll_is_due(may_move=self._state.scans > self._scans_before):
             poll = self._begin_poll()
@@ -142,6 +142,9 @@ class ScannerStory:
         self._notifying.end()
         self.releases.end()
         await self.spells.end(stopped=self._underway.stop is not None)
+        describing = self._describing
+        if self._underway.stop is None and self._background.cut_off() and describing:
+            self._state.described_at = None  # what it was to find out is not known
         await self._background.ended()
 
     async def _take_over(self) -> None:
@@ -427,7 +430,7 @@ class ScannerStory:
         self.spells.decide(report, (*admission.refused, *admission.in_repair), self._opening)
         if not self._describing and (nodes := self._holders.to_be_described(report, self._opening)):
             self._describing = True
-            self._background.begin(self._describe(nodes, report))
+            self._background.begin(self._describe(nodes, report), repeated=True)
 
     # Open -----------------------------------------------------------------------------------------------------------
 
@@ -505,7 +508,8 @@ class ScannerStory:
                 f"notifies episodes of their nodes: {names}"[:200],
             )
         except ActivityError as error:
-            workflow.logger.warning("episodes can't be notified of their nodes: %s", error_message(error))
+            if not is_cut_off(error):
+                workflow.logger.warning("episodes can't be notified of their nodes: %s", error_message(error))
             return
         state.notified |= {each.node: stamps[each] for each in changed if each.node not in result.gone}
         if result.gone:
