@@ -243,7 +243,7 @@ class FleetReferee:
         facts: list[Fact] = [("gone", node), ("excluded", node), ("held", node), ("off", node), ("lease lost",)]
         if needs != "cordon":
             for fact in (("quorum", node), ("another member", node)):
-                if self.held_for(fact, looked):
+                if self.held_for(fact, looked, now):
                     self.fault("S15", f"{needs} of {node}, a member of the control plane: {fact} for {looked - self.since[fact]}")
         if check is not None:
             mode = {"cordon": "observed", "drain": "below drain"}.get(needs, "below repair")

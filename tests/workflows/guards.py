@@ -85,9 +85,16 @@ def pair(seed: int) -> list[str]:
     return PairPlay(seed).run()
 
 
-def with_moves(seed: int, added: str, *, most: int) -> list[Move]:
+def control_plane(seed: int) -> list[str]:
+    """The same with three members of a control plane, of which the scanner sees late that they fall silent."""
+    play = PairPlay(seed, with_moves(seed, "watch_is_behind sickens sickens", most=4, of=PairPlay))
+    play.fleet.join(3)
+    return play.run()
+
+
+def with_moves(seed: int, added: str, *, most: int, of: type[FleetPlay] = FleetPlay) -> list[Move]:
     """Those of a scanner's play, with others that are not among the drawn ones, which would make other plays of all seeds."""
-    draw, moves = Random(seed), FleetPlay(seed).moves
+    draw, moves = Random(seed), of(seed).moves
     for _ in range(draw.randint(1, most)):
         place = draw.randint(1, len(moves))
         moves[place:place] = [Move(each, draw.getrandbits(30), draw.choice((0, 2, 12, 31))) for each in added.split()]
@@ -414,8 +421,14 @@ GUARDS: dict[Callable[[int], list[str]], tuple[Guard, ...]] = {
               "permit is None or permit.incident != asked.incident or permit.state is PermitState.PARKED", "permit is None"),
         Guard("the quorum is counted at each last look", "S15", 90, PERMITS,
               "if not reason and report is not None and permit.control_plane is not False:", "if False:"),
+        Guard("an episode says that its node is of the control plane, also to a new scanner", "S15", 184, FENCING,
+              "            pin.control_plane,\n", "            False,\n"),
         Guard("a pause stops each last look of a real episode", "S44", 15, PERMITS,
               "            reason = halted\n", "            reason = \"\"\n"),
+    ),
+    control_plane: (
+        Guard("the control plane is looked at live before each act", "S15", 22, "policy/episode/gate.py",
+              "    if needed is None:\n        return None\n    weight", "    if True:\n        return None\n    weight"),
     ),
 }
 # fmt: on

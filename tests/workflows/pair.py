@@ -29,7 +29,7 @@ from activities.contracts.episodes import (
 )
 from activities.episodes import ANSWERED_WITHIN
 from activities.errors import ErrorType, failure
-from policy.episode.gate import MODE, Objection, Operation
+from policy.episode.gate import MODE, Objection, Operation, of_control_plane
 from policy.episode.messages import (
     EpisodeStatus,
     FencingInput,
@@ -44,6 +44,7 @@ from policy.episode.messages import (
 from policy.episode.permits import (
     PermitAnswer,
     PermitDecision,
+    PermitQuestions,
     PermitRequest,
     PermitState,
     PortionAnswer,
@@ -53,6 +54,7 @@ from policy.episode.permits import (
 )
 from policy.fence.plan import FencingPlan
 from policy.objects.nodes import MARK_ANNOTATION, SERVING_LABELS, Condition, NodeView
+from policy.remediation.control_plane import MemberFate, members_from_nodes, objection_to
 from policy.remediation.ladder import ESCALATION_ANNOTATION
 from policy.remediation.strategy_rules import Strategy
 from policy.values.mode import Mode
@@ -186,6 +188,12 @@ class PlayedMachine(Adversary):
     def node(self) -> str:
         return self.machine.name
 
+    @property
+    def is_member(self) -> bool:
+        """Of the control plane, as its Node says."""
+        body = self.fleet.nodes[self.node]
+        return body.present and body.view().control_plane
+
     def perform(self, attempt: Attempt) -> Any:
         """As the adversary does; the fleet's referee judges each act by the look that it is done on."""
         self._follow()
@@ -224,9 +232,14 @@ class PlayedMachine(Adversary):
         return answer is not None and answer.questions[0].held
 
     def kept_out(self, operation: Operation) -> Objection | None:
+        """By the gate. A look at a member sees all the others as they are at that moment, too (S15)."""
         assert self.episode is not None
-        answer = self.fleet.asked(self.node, self.episode.incident)
-        return self.fleet.objection(self.episode, operation, answer, policies=self.fleet.policies)
+        fleet, needed = self.fleet, None
+        if self.is_member:
+            plane = members_from_nodes(each.view() for each in fleet.nodes.values() if each.present)
+            needed = of_control_plane(objection_to(plane, self.node, MemberFate.STOPPED))
+        answer = fleet.asked(self.node, self.episode.incident)
+        return fleet.objection(self.episode, operation, answer, policies=fleet.policies, control_plane=needed)
 
     def _is_stopped_by_mode(self, request: contract.LookRequest) -> bool:
         why = self.kept_out(request.operation)
@@ -236,9 +249,12 @@ class PlayedMachine(Adversary):
         self._require_same(request.wanted)
         super().begins(request)
 
+    async def pin(self, request: contract.PinRequest) -> contract.PinResult:
+        return replace(await super().pin(request), control_plane=self.is_member)
+
     def pin_target(self, request: RemediationInput) -> contract.RemediationPin:
         self._require_same(request)
-        return super().pin_target(request)
+        return replace(super().pin_target(request), control_plane=self.is_member)
 
     def _require_same(self, wanted: FencingInput | RemediationInput) -> None:
         if self.machine.present and wanted.node_uid and wanted.node_uid != self.machine.uid:
@@ -276,19 +292,27 @@ class PairFleet(Fleet):
         draw = Random(seed)
         self.acts: Callable[[Episode, str, datetime], None] = lambda _episode, _needs, _looked: None
         self.closed: Callable[[Episode, Execution, PlayedMachine], None] = lambda _episode, _execution, _machine: None
+        self.leaves: Callable[[str], None] = lambda _node: None
         members = 3 if draw.random() < 0.3 else 0
-        for number, (name, body) in enumerate(sorted(self.nodes.items())):
+        for name, body in sorted(self.nodes.items()):
             script = deque(each for each in draw_script(draw) if each[0] in OWN)
             machine = PlayedMachine(self, name, _plan(draw), script)
             self.nodes[name] = node = PlayedNode(name, body.rack, machine)
-            node.labels = {SERVING_LABELS[0]: ""} if number < members else {}
             self.ledger.put_node(node.view(), START)
         if draw.random() < 0.4:
             for check in self.checks.values():
                 check.annotations[ESCALATION_ANNOTATION] = "reboot=5m, fence"
                 self.write(check)
         self._seen = {name: body.view() for name, body in self.nodes.items()}
+        self.join(members)
         self.clockwork.after(LOOKED_AT, self._settle)
+
+    def join(self, members: int) -> None:
+        """So many nodes are of the control plane from the beginning."""
+        for _, node in sorted(self.nodes.items())[:members]:
+            node.labels = {SERVING_LABELS[0]: ""}
+            self._seen[node.name] = node.view()
+            self.ledger.put_node(node.view(), START)
 
     def perform(self, attempt: Attempt) -> Any:
         if attempt.workflow_id == SCANNER:
@@ -350,6 +374,12 @@ class PairFleet(Fleet):
         """Whether the scanner's table has a permit of it, also one that a stranger has asked for: it counts as its own."""
         permits = self.scanner.query("status").permits if self.scanner is not None and self.scanner.begun else ()
         return any(each.incident == episode.incident and each.state is not PermitState.PARKED for each in permits)
+
+    def asked(self, node: str, incident: str) -> PermitQuestions | None:
+        answer = super().asked(node, incident)
+        if answer is not None and answer.questions[0].held:
+            self.leaves(node)
+        return answer
 
     def ask(self, question: ScannerQuestion, answered: Callable[[ScannerAnswer], Any]) -> Work:
         """As the activity does: by signal, and the answer by queries."""
@@ -495,7 +525,7 @@ class PairPlay(FleetPlay):
     def __init__(self, seed: int, moves: list[Move] | None = None) -> None:
         super().__init__(seed, moves if moves is not None else pair_moves(Random(seed)))
         self.fleet.acts, self.fleet.closed = self.referee.judge_act, self._judge_end
-        self.fleet.began = lambda _episode: None
+        self.fleet.began, self.fleet.leaves = lambda _episode: None, self._judge_leave
         self._differ: dict[tuple[str, str, str], datetime] = {}
         self._resets = 0
         for name, body in self.fleet.nodes.items():
@@ -512,6 +542,15 @@ class PairPlay(FleetPlay):
                 rule, _, what = body.adversary.broken.pop(0).partition(": ")
                 self.referee.fault(rule, f"{name}: {what}")
         super()._hear()
+
+    def _judge_leave(self, node: str) -> None:
+        """The scanner lets an episode go on, by its last report. What a look sees besides is no part of that (S15)."""
+        self.referee.note()
+        assert self.fleet.scanner is not None
+        report = self.fleet.scanner.query("status").report
+        for fact in (("quorum", node), ("another member", node)):
+            if report is not None and self.referee.held_for(fact, report.at):
+                self.referee.fault("S15", f"the scanner lets {node} be taken, a member of the control plane: {fact}")
 
     def _judge_end(self, episode: Episode, execution: Execution, machine: PlayedMachine) -> None:
         """Of an episode: nothing is left, and what it says is so."""
@@ -533,7 +572,10 @@ class PairPlay(FleetPlay):
             self._pass(20)
             self._agree()
         for name, body in self.fleet.nodes.items():
-            if body.mark and name not in self.fleet.open and self.referee.held_for(("well", name), self.fleet.now, 2 * CALM):
+            # From one that a person or another system has taken out of our hands nothing is taken.
+            facts = {fact for fact in (("held", name), ("excluded", name)) if fact in self.referee.since}
+            well = self.referee.held_for(("well", name), self.fleet.now, 2 * CALM)
+            if body.mark and name not in self.fleet.open and well and not facts:
                 self.referee.fault("S35", f"the mark of {body.mark} is left on {name}, which is well, and no episode is open")
 
     def _agree(self) -> None:

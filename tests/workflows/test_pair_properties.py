@@ -49,6 +49,9 @@ FOUND = {
     "S14: what an episode has begun counts while it asks anew for a permit that a scanner does not know": (96, """
         sickens(1013979472), then 12 s  stops_scanner(610256382), then 5 s
         sickens(622463284), then 0.3 s  sickens(19315374), then 75 s"""),
+    "S14: an episode that gave its permit back in a hold, and gets none any more, does not count as one that acts": (123, """
+        sickens(300811111), then 12 s  holds_episode(600509301), then 2 s
+        sickens(548004978), then 5 s  resumes(543020164), then 31 s"""),
 }  # fmt: skip
 
 

@@ -295,8 +295,10 @@ class Preflight:
 
     async def _ask_for_permit(self, look: Undertaking) -> None:
         """The scanner knows of no permit of ours: what we were told of one does not count (S14, S20). The time that it takes,
-        which may be long where it is queued for, is none of the look's."""
-        self._episode.state.permit, self._episode.state.asks_anew = False, True
+        which may be long where it is queued for, is none of the look's. One that was given back, and is refused since, is none
+        that a scanner has forgotten."""
+        state = self._episode.state
+        state.permit, state.asks_anew = False, state.permit or state.asks_anew
         with self._episode.undertaking(PERMIT) as asking:
             await self._obtain_permit()
             look.waited[PERMIT] = look.waited.get(PERMIT, timedelta(0)) + workflow.now() - asking.began

@@ -105,11 +105,12 @@ class ClusterTarget(ClusterActivities, TargetActivities, RepetitionActivities):
             self._served.repairs(view.name, view.system_uuid),
         )
         subject = await read_subject(once, need if need.kind is NeedKind.CHECK else None, view.name)
+        machines = subject.machines_of(view)
         pinned = replace(
             pinned_of(node),
             endpoints=plan.endpoints,
             levels=plan.endpoints_of_levels,
-            machine_uids=tuple(each.uid for each in subject.machines_of(view)),
+            machine_uids=tuple(each.uid for each in machines),
         )
         hosts = await self._served.credential_hosts()
         target, at_once = _target_of(request, pinned), bool(request.marks_as) and not adopted
@@ -122,7 +123,7 @@ class ClusterTarget(ClusterActivities, TargetActivities, RepetitionActivities):
             pinned=pinned,
             plan=self._licences.sealed(wanted.cluster, view.name, plan, hosts),
             need=need,
-            control_plane=view.control_plane,
+            control_plane=view.control_plane or any(each.control_plane for each in machines),
             adopted_incident=mark.incident if mark is not None and adopted else "",
             adopted_paths=paths,
             seen=seen_node(view.name, view),

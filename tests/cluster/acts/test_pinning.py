@@ -167,6 +167,19 @@ async def test_a_remediation_is_for_a_check_or_a_person(ready: World, kind: Need
         await ActivityEnvironment().run(remediation.pin, request)
 
 
+async def test_s15_a_member_of_the_control_plane_by_its_machine_alone_is_pinned_as_one(ready: World) -> None:
+    """As a scan counts it: while its episode is open, no other member is taken, also where a person asked for it."""
+    await OPENSHIFT.install(ready.others)
+    await OPENSHIFT.add_machine(ready.others, machine_of(NODE), node=NODE)
+    labels = {"machine.openshift.io/cluster-api-machine-role": "master"}
+    await ready.others.patch(OPENSHIFT.path("machines", machine_of(NODE)), {"metadata": {"labels": labels}})
+    await ready.change_node({"metadata": {"annotations": OPENSHIFT.ties(NODE)}})
+    remediation = ClusterRemediation(ServedCluster(CLUSTER, ready.connection, source=OPERATORS), ready.looks)
+    request = RemediationInput(cluster=CLUSTER, node=NODE, incident=INCIDENT, strategies=("reboot=10m",))
+    assert (await ActivityEnvironment().run(remediation.pin, request)).control_plane
+    assert (await pin(ready)).control_plane
+
+
 async def test_a_machine_that_has_a_node_is_remediated_by_the_nodes_name(ready: World) -> None:
     """S15, S20: else what the Node says, its lease, and that it is a member of a control plane would be asked of nobody."""
     await OPENSHIFT.install(ready.others)
