@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -125,6 +126,9 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
         self._task_queue = task_queue
         self._holder = holder
         self._ours = OurWorkflows(client, task_queue=task_queue)
+        self._reads = defaultdict[str, asyncio.Lock](asyncio.Lock)
+        """Of answers of the scanner of a cluster: one at a time. Temporal lets one query wait for a workflow that is at work, and
+        each other one is tried again after ever longer pauses, while answers of later questions take the place of its own."""
 
     async def open(self, request: OpenRequest) -> OpenResult:
         """Start the episodes, side by side. Raises Expired where that was decided too long ago (S18)."""
@@ -492,7 +496,10 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
                 answer = ScannerAnswer()
                 while answer == ScannerAnswer():
                     await asyncio.sleep(next(pauses))
-                    answer = await self._ours.query(scanner.id, "answer", question, answer=ScannerAnswer, within=QUERY_TIMEOUT)
+                    async with self._reads[cluster]:
+                        answer = await self._ours.query(
+                            scanner.id, "answer", question, answer=ScannerAnswer, within=QUERY_TIMEOUT
+                        )
                 return answer
         except (WorkflowQueryRejectedError, NotOurs):
             return ScannerAnswer()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from temporalio.testing import ActivityEnvironment, WorkflowEnvironment
@@ -11,7 +14,8 @@ from temporalio.testing import ActivityEnvironment, WorkflowEnvironment
 from activities import episodes
 from activities.contracts.episodes import AskPermit
 from activities.errors import ErrorType
-from policy.episode.messages import episode_id
+from activities.our_workflows import OurWorkflows
+from policy.episode.messages import episode_id, scanner_id
 from policy.episode.permits import PermitAnswer, PermitDecision, PermitRequest, ScannerAnswer, ScannerQuestion, silent_scanner
 from tests.cluster.acts.world import refused
 from tests.workflows.scanner_run import ScriptedCluster, report, scanning
@@ -56,6 +60,41 @@ async def test_without_a_scanner_a_permit_is_refused_and_where_it_is_silent_noth
     await server.client.start_workflow("HealthScanner", id="scanner/silent", task_queue="of-no-worker")
     with refused(ErrorType.UNREACHABLE, silent_scanner("silent")):
         await ActivityEnvironment().run(asking.request_permit, replace(request, cluster="silent"))
+
+
+async def test_answers_are_read_one_after_the_other_and_a_silent_scanner_holds_up_those_of_no_other(
+    server: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 500 episodes that asked together some forty had no answer in time: Temporal lets one query wait, and others come too
+    late."""
+    under_way, most, query = Counter[str](), Counter[str](), OurWorkflows.query
+
+    async def counted(self: OurWorkflows, workflow_id: str, *asked: Any, **how: Any) -> Any:
+        under_way[workflow_id] += 1
+        most[workflow_id] = max(most[workflow_id], under_way[workflow_id])
+        try:
+            if "silent" in workflow_id:
+                await asyncio.Event().wait()
+            return await query(self, workflow_id, *asked, **how)
+        finally:
+            under_way[workflow_id] -= 1
+
+    monkeypatch.setattr(OurWorkflows, "query", counted)
+    async with scanning(server, ScriptedCluster(report())) as scan:
+        asking, other = service(server.client, f"scanners-{scan.cluster}"), f"silent-{scan.cluster}"
+        await server.client.start_workflow("HealthScanner", id=scanner_id(other), task_queue="of-no-worker")
+
+        async def ask(cluster: str, node: str) -> object:
+            return await ActivityEnvironment().run(
+                asking.request_permit, AskPermit(cluster=cluster, permit=request_for(cluster, node))
+            )
+
+        silent = asyncio.create_task(ask(other, "node-1"))
+        answers = await asyncio.gather(*(ask(scan.cluster, f"node-{number}") for number in range(1, 21)))
+        assert (len(answers), silent.done()) == (20, False)
+        silent.cancel()
+        await asyncio.gather(silent, return_exceptions=True)
+    assert most[scanner_id(scan.cluster)] == 1
 
 
 async def test_the_same_question_is_answered_once(env: WorkflowEnvironment) -> None:
