@@ -48,6 +48,11 @@ NEWEST_EVENTS = 50
 CANNOT_REPLAY = "stuck: the worker can't replay its history"
 """What is known of it; which of two causes it is can't be seen. Scanners and checks of devices end by themselves then."""
 
+UNSEEN_END = (
+    "it ended before a worker had seen all that had happened, and none can say how it stood: `temporal workflow show -w {}`"
+)
+"""Of one that was terminated: the workers refuse each question about such a history."""
+
 UNDECODED = (ValueError, LookupError, RuntimeError, TypeError, SettingsError)
 """What decoding raises for what no version of ours wrote, and for what was encrypted with an unknown key."""
 
@@ -70,6 +75,9 @@ async def ask(
         except WorkflowQueryFailedError as error:
             if OLD_MOMENT not in str(error) or time.monotonic() > until:
                 raise RefusedError(f"{what}: {error}") from error
+            with suppress(RPCError):
+                if (await handle.describe(rpc_timeout=ANSWER_WITHIN)).close_time is not None:
+                    raise RefusedError(f"{what}: {UNSEEN_END.format(shlex.quote(workflow_id))}") from error
             await asyncio.sleep(ASK_AGAIN.total_seconds())
         except RPCError as error:
             if is_silent(error):

@@ -171,16 +171,20 @@ async def test_a_request_to_a_cluster_that_has_had_a_scanner_waits_for_a_worker(
     assert await warden.episode(unserved, "node-1").is_open()
 
 
-@pytest.mark.parametrize(("failures", "asked"), [([OLD_MOMENT, OLD_MOMENT], 3), (["no such query"], 1)])
-async def test_a_worker_that_has_an_old_moment_is_asked_again(failures: list[str], asked: int) -> None:
-    """`nodewarden up` after a kill: the first question of the new worker's life may come before the task that has the time."""
-    described = AsyncMock(return_value=Mock(task_queue=WORKFLOW_QUEUE))
+@pytest.mark.parametrize(
+    ("failures", "asked", "ended"),
+    [([OLD_MOMENT, OLD_MOMENT], 3, None), (["no such query"], 1, None), ([OLD_MOMENT], 1, datetime(2026, 11, 1, tzinfo=UTC))],
+)
+async def test_a_worker_that_has_an_old_moment_is_asked_again(failures: list[str], asked: int, ended: datetime | None) -> None:
+    """`nodewarden up` after a kill: the first question of the new worker's life may come before the task that has the time. None
+    comes to what has ended."""
+    described = AsyncMock(return_value=Mock(task_queue=WORKFLOW_QUEUE, close_time=ended))
     handle = Mock(query=AsyncMock(side_effect=[*map(WorkflowQueryFailedError, failures), "well"]), describe=described)
     client = Mock(get_workflow_handle=Mock(return_value=handle))
     if asked > 1:
         assert await calls.ask(client, "scanner/c", "status", str, what="scanner of c") == "well"
     else:
-        with pytest.raises(RefusedError, match="no such query"):
+        with pytest.raises(RefusedError, match="it ended before a worker had seen all" if ended else "no such query"):
             await calls.ask(client, "scanner/c", "status", str, what="scanner of c")
     assert handle.query.await_count == asked
 
