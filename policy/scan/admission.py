@@ -189,12 +189,13 @@ def quorum_objection(report: ScanReport, permits: Iterable[Permit], permit: Perm
     (S15), "" where it may. A node that is not known to be a member or not is treated as one."""
     if permit.control_plane is False:
         return ""
-    seen = next((each for each in report.seen_nodes if each.node == permit.node), None)
+    # A node of which the episode has just been opened is seen with the next report; in this one it is a candidate.
+    known = (each.ready for each in (*report.seen_nodes, *report.candidates) if each.node == permit.node)
     member = Applicant(
         asker=Asker.HOLDER,
         node=permit.node,
         uid=permit.node_uid,
-        ready=seen is None or seen.ready,
+        ready=next(known, True),
         control_plane=True,
         removes=permit.removes,
     )

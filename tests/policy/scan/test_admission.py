@@ -330,6 +330,15 @@ def test_a_request_for_a_control_plane_member_is_guarded() -> None:
     assert answer_request(report, (), replace(member, ready=False), cap=5).decision is GRANTED
 
 
+def test_s15_a_member_that_is_not_watched_yet_is_as_ready_as_its_candidate() -> None:
+    """Its first look comes before the next report: counted as Ready it is called one that the others can't spare."""
+    silent, permit = a_candidate("a", control_plane=True), a_permit("a", control_plane=True)
+    report = a_report(silent, control_plane=ControlPlane(members=3, ready=2))
+    assert quorum_objection(report, (permit,), permit) == ""
+    assert "1 of 3" in quorum_objection(replace(report, candidates=(replace(silent, ready=True),)), (permit,), permit)
+    assert "1 of 3" in quorum_objection(replace(report, candidates=()), (permit,), permit), "nothing is known of it"
+
+
 @pytest.mark.parametrize(("by_person", "decision"), [(False, PermitDecision.REFUSED), (True, PermitDecision.GRANTED)])
 def test_a_node_that_is_held_off_is_refused_to_programs_only(by_person: bool, decision: PermitDecision) -> None:
     """S19."""
