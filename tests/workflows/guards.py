@@ -391,7 +391,7 @@ GUARDS: dict[Callable[[int], list[str]], tuple[Guard, ...]] = {
               "            self._underway.drop_report()\n            self._underway.cut_short()\n", "            pass\n"),
         Guard("a pause stops each last look", "S44", 5, SCANS,
               "        halted = self._commands.halted\n        answers", '        halted = ""\n        answers'),
-        Guard("a reset has the table of permits built anew", "S14", 206, PERMITS,
+        Guard("a reset has the table of permits built anew", "S14", 36, PERMITS,
               'if self._forgotten or (report.run and self._run not in {"", report.run}) or (reborn', "if False and (reborn"),
         Guard("the list of open episodes is waited for", "S14", 20, PERMITS,
               "await workflow.sleep(lag, summary", "await workflow.sleep(0 * lag, summary"),
