@@ -415,7 +415,7 @@ GUARDS: dict[Callable[[int], list[str]], tuple[Guard, ...]] = {
     pair: (
         Guard("so many permits as may be held", "S14", 2, PERMIT_RULES,
               "if len(names := room.names) + room.ahead < room.cap:", "if (names := room.names) is not None:"),
-        Guard("so many nodes of a check as `max-in-flight` lets be remediated", "S14", 52, PERMIT_RULES,
+        Guard("so many nodes of a check as `max-in-flight` lets be remediated", "S14", 225, PERMIT_RULES,
               "if limit.at_once is not None and len(busy) >= limit.at_once:", "if False:"),
         Guard("a last look is for the incident that holds the permit", "S14", 47, PERMITS,
               "permit is None or permit.incident != asked.incident or permit.state is PermitState.PARKED", "permit is None"),

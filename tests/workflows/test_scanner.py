@@ -46,6 +46,7 @@ from workflows.definitions.scanner import HealthScanner
 from workflows.kit import continuation, options
 from workflows.kit.continuation import HISTORY_LIMIT
 from workflows.kit.messages import PauseRequest, StopRequest
+from workflows.scanner.hold_offs import CLOSING
 from workflows.scanner.permits import LIST_LAG
 from workflows.scanner.state import ScannerInput, ScannerState
 from workflows.scanner.story import AT_REST, BREATH, HASTY_IN_A_ROW, Poll, ScannerStory
@@ -945,6 +946,26 @@ async def test_nothing_is_cleaned_up_where_an_episode_is_open_or_has_just_ended(
         for incident in ("by-hand", "again"):
             await scan.ask("node-9", incident)
         assert world.asked == [("node-1",)], "the next scan decides"
+        world.show(shown)
+        await scan.until(lambda status: world.asked == [("node-1",), ("node-1",)])
+
+
+async def test_s35_nothing_is_cleaned_up_where_temporal_shows_that_an_episode_has_just_ended(
+    env: WorkflowEnvironment,
+) -> None:
+    """S13: of hundreds that are described some have ended since the last report, and their releases are on the way."""
+    world = ScriptedCluster(report("node-1"))
+    async with scanning(env, world, cap=2) as scan:
+        await scan.has_opened(1)
+        await scan.until(lambda status: [each.state for each in status.permits] == [PermitState.OPEN])
+        marked = SeenNode(node="node-1", uid="u", ready=True, incident=world.opened[0].incident)
+        world.show(shown := report(candidates=(), seen_nodes=(marked,)))
+        await eventually(env, lambda: bool(world.described))
+        await scan.until(lambda status: not status.permits)
+        for incident in ("by-hand", "again"):
+            await scan.ask("node-9", incident)
+        assert world.asked == [("node-1",)], "what the last report shows is from before its end"
+        await let_pass(env, scan.handle, CLOSING)
         world.show(shown)
         await scan.until(lambda status: world.asked == [("node-1",), ("node-1",)])
 

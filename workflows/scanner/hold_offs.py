@@ -107,6 +107,12 @@ def note_release(state: ScannerState, release: Release) -> None:
     _hold_off_after_failures(state, release)
 
 
+def note_closed(state: ScannerState, node: str, incident: str) -> None:
+    """Temporal shows that an episode has ended of which no release has come. The last report may be from before its end."""
+    state.settling.add(node)
+    state.released = closing(state) | {incident: workflow.now()}
+
+
 def _note_power(state: ScannerState, release: Release) -> None:
     """The later of the two commands is what the quiet time counts from."""
     moments = [(release.powered_on_at, True), (release.powered_off_at, False)]

@@ -46,6 +46,7 @@ PAUSE_AFTER_FAILURE = timedelta(seconds=5)
 LIST_LAG = timedelta(seconds=10)
 """How long at most Temporal's list of open workflows lacks one that has begun; a second is usual."""
 DESCRIBED_AT_ONCE = 200
+CLOSED = "the node of an episode that is described as closed is left alone until a scan that is younger"
 UNCLAIMED = "a permit that its episode says it does not have is parked"
 BORN_AGAIN = "a young history that was reset to its first task is seen"
 
@@ -173,10 +174,13 @@ class Holders:
                 # S15, S17).
                 room = not state.known and state.in_use() < self._scanner.cap_under(report)
                 room = room and report is not None and room_in_scopes(report, state.permits.values(), episode.node)
+                permit = state.permits.get(episode.node)
                 state.reconcile(
                     episode, asked_at, room=room, anew=not state.known, unclaimed=self._is_unclaimed(episode, asked_at)
                 )
                 hold_offs.end_by_person(state, episode)
+                if permit is not None and episode.node not in state.permits and workflow.patched(CLOSED):
+                    hold_offs.note_closed(state, permit.node, permit.incident)
         return True
 
     def _is_unclaimed(self, episode: EpisodeDescription, asked_at: datetime) -> bool:
