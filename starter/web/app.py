@@ -113,21 +113,33 @@ async def events(request: Request, cluster: str) -> StreamingResponse:
             return False
         return True
 
-    return StreamingResponse(_stream(view, still), media_type="text/event-stream", headers=UNBUFFERED)
+    return Events(view, still)
+
+
+class Events(StreamingResponse):
+    """To one reader, for as long as it is there: the generator of one that goes while it is written to ends only when its garbage
+    is collected, and until then the cluster would be asked on its behalf. still: see `_stream`."""
+
+    def __init__(self, view: WatchedCluster, still: Callable[[], Awaitable[bool]]) -> None:
+        super().__init__(_stream(view, still), media_type="text/event-stream", headers=UNBUFFERED)
+        self._view = view
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._view.watched():
+            await super().__call__(scope, receive, send)
 
 
 async def _stream(view: WatchedCluster, still: Callable[[], Awaitable[bool]]) -> AsyncIterator[str]:
     """still: whether the reader may go on; a browser then asks anew, and is answered why not."""
     status, shown = None, None
-    with view.watched():
-        while await still():
-            found = await view.next(status, within=HEARTBEAT_SECONDS)
-            if found is None or (visible := now.visible(overview_of(found))) == shown:
-                yield ": here\n\n"
-            else:
-                shown = visible
-                yield "event: changed\ndata: {}\n\n"
-            status = found or status
+    while await still():
+        found = await view.next(status, within=HEARTBEAT_SECONDS)
+        if found is None or (visible := now.visible(overview_of(found))) == shown:
+            yield ": here\n\n"
+        else:
+            shown = visible
+            yield "event: changed\ndata: {}\n\n"
+        status = found or status
 
 
 async def _with_headers(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:

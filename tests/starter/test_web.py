@@ -12,6 +12,7 @@ from unittest.mock import AsyncMock
 
 import aiohttp
 import pytest
+from starlette.requests import ClientDisconnect
 
 from activities.contracts.episode_start import TemporalUi
 from policy.checks.circuit_breakers import OpenReason
@@ -35,8 +36,9 @@ from starter.handles.history import EndedEpisode, EndedEpisodes, EpisodeRecord
 from starter.handles.observations import SpellsThen
 from starter.handles.status import ClusterStatus, PreservedNodes
 from starter.web import views
+from starter.web.app import Events
 from starter.web.now import overview_of
-from starter.web.views import Views
+from starter.web.views import Views, WatchedCluster
 from tests.patience import PATIENCE
 from tests.policy.builders import spell
 from tests.starter.builders import CHECK, check, episode, proof, report, result, row, scanner, status
@@ -646,11 +648,29 @@ async def test_many_pages_cost_what_one_costs_and_none_costs_nothing(
     assert scripted.asked - before < 5 * len(streams)
     for each in streams:
         each.close()
-    async with asyncio.timeout(20):
+    await until_it_rests(scripted)
+
+
+async def until_it_rests(scripted: ScriptedWarden) -> None:
+    async with asyncio.timeout(5 * PATIENCE):
         asked = -1
         while asked != scripted.asked:
             asked = scripted.asked
             await asyncio.sleep(0.3)
+
+
+async def test_a_reader_that_goes_while_it_is_written_to_costs_nothing_more(
+    scripted: ScriptedWarden, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever keeps the answer to it in memory."""
+    monkeypatch.setattr(views, "until_next", lambda _status: timedelta(milliseconds=20))
+    monkeypatch.setattr(views, "LINGERS", timedelta(milliseconds=50))
+    events = Events(WatchedCluster(scripted, CLUSTER, None), AsyncMock(return_value=True))  # type: ignore[arg-type]
+    gone = AsyncMock(side_effect=[None, None, OSError])
+    with pytest.raises(ClientDisconnect):
+        await events({"type": "http", "asgi": {"spec_version": "2.4"}}, AsyncMock(), gone)
+    await until_it_rests(scripted)
+    assert (scripted.asked > 0, gone.await_count, events.status_code) == (True, 3, 200)
 
 
 async def test_a_record_says_on_what_off_rests_and_a_node_without_an_episode_has_its_spells(
