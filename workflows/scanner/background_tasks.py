@@ -87,7 +87,7 @@ class CoalescedTask:
             self._tasks.begin(self._run(), repeated=self._repeated)
 
     def end(self) -> None:
-        """Nothing more is begun; what is under way is not cut off."""
+        """Nothing more is begun. What is under way goes on, unless `cut_off` ends it."""
         self._ending = True
 
     async def _run(self) -> None:

@@ -92,8 +92,7 @@ def note_release(state: ScannerState, release: Release) -> None:
     _note_replacement(state, release, known)
     if release.parked:
         return
-    state.settling.add(release.node)
-    state.released = closing(state) | {release.incident: workflow.now()}
+    note_closed(state, release.node, release.incident)
     if release.outcome in {Outcome.ABORTED.value, Outcome.FENCED_OFF.value}:
         reason = f"{release.problem} (incident {release.incident}); {until_well_or_asked(release.node)}"
         state.held_off[release.node] = HoldOff(node=release.node, reason=reason, judges=_judges(state, release.node, known))
@@ -108,7 +107,7 @@ def note_release(state: ScannerState, release: Release) -> None:
 
 
 def note_closed(state: ScannerState, node: str, incident: str) -> None:
-    """Temporal shows that an episode has ended of which no release has come. The last report may be from before its end."""
+    """An episode has ended, by its release or as Temporal shows: the last report may be from before that."""
     state.settling.add(node)
     state.released = closing(state) | {incident: workflow.now()}
 

@@ -67,7 +67,7 @@ class Releases:
             self._background.begin(self._confirm_all(), repeated=True)
 
     def end(self) -> None:
-        """The next history asks what is left; what is under way is not cut off."""
+        """The next history asks what is left."""
         self._ending = True
 
     async def _confirm_all(self) -> None:
