@@ -202,7 +202,7 @@ GUARDS: dict[Callable[[int], list[str]], tuple[Guard, ...]] = {
         Guard("no permit is kept in a mode that allows no more", "S14", 514, PREFLIGHT,
               '                await give_back_permit(episode, held=True)\n            began',
               '                pass\n            began'),
-        Guard("an answer that came late to a look licenses nothing", "S45", 35, PREFLIGHT,
+        Guard("an answer that came late to a look licenses nothing", "S45", 56, PREFLIGHT,
               "if not interrupted and workflow.now() < until:", "if not interrupted:"),
         Guard("a permit that the scanner does not know is asked for anew", "S14", 451, PREFLIGHT,
               "await self._ask_for_permit(under)", "pass"),

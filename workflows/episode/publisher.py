@@ -159,7 +159,7 @@ class Publisher:
             await options.execute(
                 TargetActivities.publish,
                 PublishRequest(target=target.without_devices, publication=publication),
-                options.report(target.cluster),
+                options.publication(target.cluster),
                 f"publishes: {_headline(publication)}",
             )
         except ActivityError as error:

@@ -122,7 +122,7 @@ def scan(cluster: str, wait: timedelta, *, rests: bool = False) -> ActivityConfi
 
 
 def report(cluster: str) -> ActivityConfig:
-    """Telling people (status, Events): bounded, so that a failing API never holds up the scanner."""
+    """Telling people of what is no episode's: bounded, so that a failing API never holds up the scanner."""
     return ActivityConfig(
         task_queue=cluster_queue(cluster),
         start_to_close_timeout=CLUSTER_TRY,
@@ -177,6 +177,12 @@ def cluster_read(cluster: str) -> ActivityConfig:
         retry_policy=RetryPolicy(maximum_interval=LONGEST_RETRY_PAUSE),
         priority=_SOON,
     )
+
+
+def publication(cluster: str) -> ActivityConfig:
+    """Telling people of an episode, beside its story. It waits among the reads for as long as they may: where many nodes fail at
+    once, what gave up before its turn would be told anew by another activity."""
+    return cluster_read(cluster) | {"retry_policy": RetryPolicy(maximum_attempts=2)}
 
 
 def attestation(cluster: str) -> ActivityConfig:
