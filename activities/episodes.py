@@ -25,7 +25,7 @@ from temporalio.client import (
     WorkflowQueryFailedError,
     WorkflowQueryRejectedError,
 )
-from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.exceptions import TemporalError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.contracts.episode_start import start_options
@@ -141,7 +141,7 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
         handle: WorkflowHandle[object, EpisodeResult] = self._client.get_workflow_handle(workflow_id, result_type=EpisodeResult)
         kind = Kind.FENCING if isinstance(episode, FencingInput) else Kind.REMEDIATION
         outcome = OpenOutcome(node=episode.node, incident=episode.incident, opened=Opened.STARTED, workflow_id=workflow_id)
-        if (stopped := await self._stopped_since(handle, episode)) is not None:
+        if (stopped := await _unless_unreadable(self._stopped_since(handle, episode), episode.node)) is not None:
             return replace(outcome, opened=Opened.HELD_OFF, reason=stopped.reason, until=stopped.until)
         try:
             started = await self._client.start_workflow(
@@ -172,7 +172,7 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
             keeper = await self._describe(request.cluster, need.victim)
             none = PreserveOutcome(victim=need.victim, opened=Opened.REFUSED)
             return await self._signal_keeper(request.cluster, need, keeper) if keeper.open else none
-        before = await self._held_before(request.cluster, need.victim)
+        before = await _unless_unreadable(self._held_before(request.cluster, need.victim), need.victim)
         wanted = PreservationInput(
             cluster=request.cluster,
             node=need.victim,
@@ -311,7 +311,7 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
                 return EpisodeDescription(node=node, known=False, open=False, workflow_id=workflow_id)
             raise failure(ErrorType.UNREACHABLE, f"Temporal can't describe {workflow_id}: {error.message}") from error
         ours = self._is_ours(described)
-        incident = str((await described.memo()).get("incident", "")) if ours else f"{FOREIGN}{described.workflow_type[:100]}"
+        incident = await _incident_of(described) if ours else f"{FOREIGN}{described.workflow_type[:100]}"
         is_open = described.status is WorkflowExecutionStatus.RUNNING
         description = EpisodeDescription(
             node=node,
@@ -518,6 +518,28 @@ def _require_recent(decided: datetime | None) -> None:
     started = activity.info().started_time  # also by Temporal's clock
     if decided is not None and started - decided > OPENED_WITHIN:
         raise failure(ErrorType.EXPIRED, f"not opened: it was decided at {decided.isoformat()}, too long ago")
+
+
+async def _unless_unreadable(word: Awaitable[_Stopped | None], node: str) -> _Stopped | None:
+    """What people had said. What can't be read, as where its key is gone, may say that a person has the machine in hand (S20,
+    S44); no other node waits for it. Raises what Temporal answers."""
+    try:
+        return await word
+    except TemporalError:
+        raise
+    except Exception as error:  # noqa: BLE001 - keys and types fail each in a way of its own
+        said = f"whether a person held the last episode of {node} can't be read: {error}"
+        activity.logger.warning("%s", said)
+        return _Stopped(f"{said}; {until_well_or_asked(node, once=False)}")
+
+
+async def _incident_of(episode: WorkflowExecution) -> str:
+    """As its memo says; "" where that says none, or can't be read: then it is another one than ours, and counts (S14)."""
+    try:
+        return str((await episode.memo()).get("incident", ""))
+    except Exception as error:  # noqa: BLE001 - whatever a stranger, or a lost key, has left there
+        activity.logger.warning("the memo of %s can't be read: %s", episode.id, error)
+        return ""
 
 
 def _prefix(cluster: str) -> str:

@@ -67,6 +67,7 @@ from tests.workflows.preservation_run import MACHINE, ScriptedMachine, machine, 
 from tests.workflows.surroundings import Measured, eventually, let_pass
 from tests.workflows.world import NODE, World, plan
 from workers.errors import OLD_MOMENT
+from workers.payloads.encryption import Encryption
 from workflows.definitions.episodes import Fencing, Preservation
 from workflows.kit.messages import ResumeRequest
 from workflows.kit.options import WORKFLOW_QUEUE
@@ -401,6 +402,26 @@ async def test_s44_what_a_person_has_said_is_known_where_workers_refuse_each_que
         "abort": "aborted by ada (identity not verified): drill",
     }
     assert (found.opened, said.get(word, "") in found.reason) == (expected, True), found.reason
+
+
+async def test_s44_a_word_that_cant_be_read_keeps_its_node_from_being_repaired_and_no_other(env: WorkflowEnvironment) -> None:
+    """S20, S14: the key of an ended episode was gone, and no episode began of all nodes that failed in the same second; and of an
+    open one, none of them was described."""
+    node, other = f"held-{uuid4()}", f"well-{uuid4()}"
+    with_key = replace(env.client.data_converter, payload_codec=Encryption([b"a key that is lost by now, and was long enough"]))
+    lost = Client(env.client.service_client, namespace=env.client.namespace, data_converter=with_key)
+    await ends(lost, node, Outcome.RECOVERED, queue=OURS)
+    need = Need(kind=NeedKind.CHECK, since=SINCE)
+    both = tuple(FencingInput(cluster=CLUSTER, node=each, incident="i-2", need=need) for each in (node, other))
+    result = await ActivityEnvironment().run(service(env.client).open, OpenRequest(cluster=CLUSTER, episodes=both))
+    unread, started = result.outcomes
+    assert (unread.opened, started.opened) == (Opened.HELD_OFF, Opened.STARTED)
+    assert f"whether a person held the last episode of {node} can't be read: " in unread.reason
+    assert f"`nodewarden fence {node} --reason …`" in unread.reason
+    await env.client.get_workflow_handle(started.workflow_id).terminate()
+    async with holding(lost, node, "Fencing", memo={"incident": "i-1"}):
+        found = await described(env.client, node)
+        assert (found.open, found.incident) == (True, "")
 
 
 @pytest.mark.parametrize(
