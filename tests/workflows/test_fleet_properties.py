@@ -17,8 +17,11 @@ from typing import Any
 import pytest
 
 from activities.contracts.episodes import STOPPED_MEMO
+from policy.episode.messages import episode_id
 from policy.episode.modes import MODES_MEMO
+from policy.episode.permits import PermitRequest, ScannerQuestion
 from policy.scan.pauses import PAUSES_MEMO
+from policy.scan.scan_report import ClusterLease
 from policy.values.mode import Mode
 from tests.docs.reading import pages
 from tests.workflows.clockwork import Perils
@@ -218,6 +221,34 @@ def test_a_scanner_that_replaces_one_that_failed_believes_no_state_that_it_is_gi
         _pass(fleet, 0.2)
         assert before > 2 > anew.query("status").scans
         assert anew.query("status").started > fleet.begun + timedelta(seconds=100)
+
+
+def test_a_scanner_goes_on_in_a_new_history_while_episodes_go_on_asking_it() -> None:
+    """S38: none of their questions can be answered without the cluster Lease, and one of them was always waited for. Nothing was
+    scanned for as long as episodes asked."""
+    fleet = Fleet(1, nodes=40, cap=2, setting=Mode.REPAIR, perils=Perils())
+
+    def ask(number: int, times: int = 0) -> None:
+        """An episode asks anew a minute after it had no answer."""
+        assert fleet.scanner is not None
+        node = f"n{number}"
+        wanted = PermitRequest(node=node, workflow_id=episode_id("fleet", node), incident=f"i-{node}")
+        fleet.scanner.signal("ask", ScannerQuestion(id=f"{node}-{times}", permit=wanted))
+        clockwork.after(timedelta(seconds=75), lambda: ask(number, times + 1))
+
+    with fleet.clockwork as clockwork:
+        fleet.start()
+        _pass(fleet, 60)
+        assert fleet.scanner is not None
+        first = fleet.scanner.run_id
+        fleet.lease = ClusterLease(held=False, holder="others", problem="held by others")
+        fleet.look()
+        for number in range(10):
+            clockwork.after(timedelta(seconds=7.5 * number), lambda number=number: ask(number))
+        _pass(fleet, 120)
+        fleet.scanner.suggests_rolling = True
+        _pass(fleet, 20)
+        assert fleet.scanner.run_id != first
 
 
 SAID: dict[str, tuple[str, Any]] = {

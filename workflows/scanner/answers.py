@@ -47,6 +47,8 @@ class Answers:
             answer = await self._answer(question)
         finally:
             self._open.discard(key)
+        if answer is None:
+            return
         self._state.answers[key] = answer
         while len(self._state.answers) > MOST_KEPT:
             del self._state.answers[next(iter(self._state.answers))]
@@ -55,12 +57,13 @@ class Answers:
         """Empty while there is none."""
         return self._state.answers.get(_key(question), ScannerAnswer())
 
-    async def _answer(self, question: ScannerQuestion) -> ScannerAnswer:
+    async def _answer(self, question: ScannerQuestion) -> ScannerAnswer | None:
         if (permit := question.permit) is not None:
             if wrong := _wrong_permit(permit, self._cluster):
                 refused = PermitAnswer(decision=PermitDecision.REFUSED, reason=f"the scanner refused the request: {wrong}")
                 return ScannerAnswer(permit=refused)
-            return ScannerAnswer(permit=await self._queue.ask(permit))
+            answer = await self._queue.ask(permit)
+            return ScannerAnswer(permit=answer) if answer is not None else None
         portion = question.portion
         wrong = _wrong_portion(portion) if portion is not None else "expected a permit or a portion, got neither"
         if portion is not None and not wrong:

@@ -59,8 +59,9 @@ class PermitQueue:
                 workflow.logger.warning("%s no longer waits for its permit: %s", request.workflow_id, error)
                 self._state.remove(request.node, request.incident)
 
-    async def ask(self, request: PermitRequest) -> PermitAnswer:
-        """Granted, queued, or refused with the reason, once a report can say so."""
+    async def ask(self, request: PermitRequest) -> PermitAnswer | None:
+        """Granted, queued, or refused with the reason, once a report can say so. None: the next history has that report, and is
+        asked again."""
         if (stop := self._underway.stop) is not None:
             return PermitAnswer(decision=PermitDecision.REFUSED, reason=f"the scanner is being stopped by {stop.by}")
         self.asking.append(request.node)
@@ -69,12 +70,12 @@ class PermitQueue:
                 # The running long poll began without this work, or without this node; the next one takes the Lease.
                 self._underway.cut_short()
             # Also while another episode is being opened under the id of the one that asks, which in a moment comes to nothing.
-            await workflow.wait_condition(
-                lambda: self._can_answer(request) and not self._opens_another(request), timeout=ANSWER_PATIENCE
-            )
+            await workflow.wait_condition(lambda: self._underway.leaves or self._is_answerable(request), timeout=ANSWER_PATIENCE)
         except TimeoutError:
             return PermitAnswer(decision=PermitDecision.REFUSED, reason=f"the scanner can't decide now: {self._why_not(request)}")
         else:
+            if self._underway.leaves and not self._is_answerable(request):
+                return None
             if self._state.report is None or self._underway.stop is not None:
                 return PermitAnswer(decision=PermitDecision.REFUSED, reason="the scanner is being stopped")
             return self._answer(self._state.report, request)
@@ -99,6 +100,9 @@ class PermitQueue:
         elif answer.decision is PermitDecision.QUEUED:
             self._state.enqueue(request)
         return replace(answer, holder=self._state.holder)
+
+    def _is_answerable(self, request: PermitRequest) -> bool:
+        return self._can_answer(request) and not self._opens_another(request)
 
     def _can_answer(self, request: PermitRequest) -> bool:
         report = self._state.report

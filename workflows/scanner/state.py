@@ -282,6 +282,8 @@ class Underway:
     wait: timedelta
     """How long a scan waits for a change."""
     stop: StopRequest | None = None
+    leaves: bool = False
+    """Whether the next history is to go on from here: nothing is scanned any more, and what needs a scan is not waited for."""
     changed: bool = False
     """Whether another node may be admitted since the last decision."""
     scan: workflow.ActivityHandle[ScanReport] | None = None

@@ -64,6 +64,8 @@ AT_REST = 5
 one is six events and 5 KB of history."""
 NOT_TAKEN_OVER = "pauses and modes that were set before this run are not taken over yet; nothing is begun until they are"
 HASTY, HASTY_IN_A_ROW, BREATH = timedelta(milliseconds=200), 20, timedelta(seconds=1)
+LEFT_UNANSWERED = "what-needs-a-scan-is-left-to-the-next-history"
+"""Histories of builds that waited for it go on so."""
 AS_FOUND = ""
 """The stamp of an episode that was notified of nothing yet: that its node is sick it knows."""
 
@@ -139,6 +141,9 @@ class ScannerStory:
             await self._publish_repetitions()
             self._background.reap()
             self._show()
+        # No handler waits from here on for what only a scan brings: where episodes go on asking, one would always be under way,
+        # and the next history never begin (S38).
+        self._underway.leaves = self._underway.stop is None and workflow.patched(LEFT_UNANSWERED)
         self._notifying.end()
         self.releases.end()
         await self.spells.end(stopped=self._underway.stop is not None)
