@@ -161,9 +161,11 @@ class System:
     # What people and their controllers do
 
     async def install(self, person: ApiClient) -> None:
-        """The kinds and the namespace, where that is not there yet."""
+        """The kinds, once objects of them may be written, and the namespace, where that is not there yet."""
         for definition in self.definitions():
             await person.create(DEFINITIONS, definition)
+        for definition in self.definitions():
+            await person.until_served(definition)
         try:
             await person.create("/api/v1/namespaces", {"metadata": {"name": self.namespace}})
         except ApiError as error:

@@ -40,7 +40,6 @@ from starter.client import Nodewarden
 from starter.doctor import protection
 from starter.errors import EpisodeHeldError, RefusedError
 from tests.cluster.acts.world import World
-from tests.cluster.builders import DEFINITIONS
 from tests.cluster.fencing_requests import remediation
 from tests.cluster.machines import CLUSTER_API, OPENSHIFT, sick_when_ready
 from tests.documents import ROOT
@@ -345,8 +344,7 @@ async def by_a_machine_author(attacked: Attacked) -> None:
     which a node that is well is to be: of a Cluster that they have made, too, and more than anyone can read."""
     author, system = attacked.clients[Principal.MACHINE_AUTHOR], attacked.system
     for theirs in (replace(OPENSHIFT, namespace="apps"), replace(CLUSTER_API, namespace="apps")):
-        for definition in theirs.definitions():
-            await system.client.create(DEFINITIONS, definition)
+        await theirs.install(system.client)
         await theirs.add_cluster(author)
         for name, claims in ((HEALTHY, HEALTHY), (KEPT, KEPT), (PATIENT, "another-node")):
             await theirs.add_machine(author, name, node=claims)

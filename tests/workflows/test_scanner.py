@@ -20,7 +20,7 @@ from activities.contracts.episodes import EpisodeDescription, FoundOpen, Opened
 from policy.checks.circuit_breakers import OpenReason
 from policy.checks.health_check import HealthCheck
 from policy.checks.inventory import ControlPlane
-from policy.episode.messages import FencingInput, NeedKind, SeenNode, episode_id
+from policy.episode.messages import FencingInput, NeedKind, Phase, SeenNode, episode_id
 from policy.episode.node_action import CIRCUIT_BREAKER
 from policy.episode.permits import (
     PermitDecision,
@@ -843,6 +843,25 @@ async def test_an_episode_without_a_role_may_be_a_members_in_its_last_look_as_we
         (answer,) = (await scan.handle.query(HealthScanner.holds_permits, asked)).questions
         assert answer.held is (said is False)
         assert ("cp-2" in answer.reason) is (said is not False)
+
+
+async def test_s15_what_a_silent_episode_says_of_its_node_counts_once_it_has_asked_for_its_permit(
+    env: WorkflowEnvironment,
+) -> None:
+    """It was found while its worker had no time for a question. What it said later was taken for older than its permit, as both
+    bore the moment of one task, and so its acts were refused for minutes."""
+    silent = EpisodeDescription(node="node-1", known=True, open=True, permit=True, workflow_id="e", incident="i", started=NOW)
+    plane = ControlPlane(members=1, ready=1)
+    world = ScriptedCluster(report(control_plane=plane), found=[FoundOpen(nodes=("node-1",))], known={"node-1": silent})
+    async with scanning(env, world) as scan:
+        await scan.until(lambda status: len(status.permits) == 1)
+        world.known["node-1"] = replace(silent, phase=Phase.RUNNING, control_plane=False, node_uid="uid")
+        request = PermitRequest(node="node-1", workflow_id=episode_id(scan.cluster, "node-1"), incident="i", node_uid="uid")
+        assert (await scan.put(ScannerQuestion(id=uuid.uuid4().hex, permit=request))).decision is PermitDecision.GRANTED
+        await let_pass(scan.env, scan.handle, timedelta(seconds=5))
+        asked = PermitQuestions(questions=(PermitQuestion(node="node-1", incident="i"),))
+        (answer,) = (await scan.handle.query(HealthScanner.holds_permits, asked)).questions
+        assert answer.held, answer.reason
 
 
 async def test_an_override_lasts_while_the_breaker_is_open_and_only_for_looks_that_see_it_attested(

@@ -48,6 +48,7 @@ LIST_LAG = timedelta(seconds=10)
 DESCRIBED_AT_ONCE = 200
 CLOSED = "the node of an episode that is described as closed is left alone until a scan that is younger"
 UNCLAIMED = "a permit that its episode says it does not have is parked"
+ASKED_AFTER = "what an episode says counts where the task that granted its permit has asked"
 BORN_AGAIN = "a young history that was reset to its first task is seen"
 
 
@@ -175,9 +176,10 @@ class Holders:
                 room = not state.known and state.in_use() < self._scanner.cap_under(report)
                 room = room and report is not None and room_in_scopes(report, state.permits.values(), episode.node)
                 permit = state.permits.get(episode.node)
-                state.reconcile(
-                    episode, asked_at, room=room, anew=not state.known, unclaimed=self._is_unclaimed(episode, asked_at)
-                )
+                same = permit is not None and (permit.incident, permit.granted_at) == (episode.incident, asked_at)
+                follows = same and workflow.patched(ASKED_AFTER)
+                unclaimed = self._is_unclaimed(episode, asked_at)
+                state.reconcile(episode, asked_at, room=room, anew=not state.known, unclaimed=unclaimed, follows=follows)
                 hold_offs.end_by_person(state, episode)
                 if permit is not None and episode.node not in state.permits and workflow.patched(CLOSED):
                     hold_offs.note_closed(state, permit.node, permit.incident)

@@ -208,17 +208,25 @@ class ScannerState:
         }
 
     def reconcile(
-        self, episode: EpisodeDescription, asked_at: datetime, *, room: bool, anew: bool = False, unclaimed: bool = False
+        self,
+        episode: EpisodeDescription,
+        asked_at: datetime,
+        *,
+        room: bool,
+        anew: bool = False,
+        unclaimed: bool = False,
+        follows: bool = False,
     ) -> None:
         """Believe the server: closed or unknown holders go, open ones that have no permit are taken in.
 
         A permit granted after the server was asked is left alone: the answer is older than it. A holder that has no permit
         counts at once if there is room, else it keeps its node and asks again like any other (its last look stops it until
         then). anew: a reset has made our account an old one, so what an episode says of its permit goes before it.
-        unclaimed: so it does of one that was granted long ago, and that it does not have.
+        unclaimed: so it does of one that was granted long ago, and that it does not have. follows: the server was asked in the
+        very task that granted the permit, and so after that.
         """
         permit = self.permits.get(episode.node)
-        if permit is not None and permit.granted_at >= asked_at:
+        if permit is not None and permit.granted_at >= asked_at and not follows:
             return
         asking = self.need_person.get(episode.node)
         silent = episode.open and episode.phase is None and permit is not None and episode.incident in {"", permit.incident}
