@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import pkgutil
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -144,6 +145,35 @@ class TimeGuard:
         return self._activate(act)
 
 
+class ThreadGuard:
+    """Lets one thread at a time into an instance of a workflow.
+
+    The SDK gives a workflow task up after two seconds (TMPRL1101), which a slow machine needs for the first ones of a worker. It
+    then evicts the workflow while the task's thread is still in it (1.35: `wait_for` has cancelled what it means to wait for).
+    """
+
+    TURN_SECONDS = 1.0
+
+    def __init__(self, activate: Activate) -> None:
+        self._activate = activate
+        self._inside = threading.Lock()
+
+    def __call__(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
+        """What the workflow answers. Raises RuntimeError while another thread is in it: the SDK evicts again in two seconds."""
+        if not self._inside.acquire(timeout=self.TURN_SECONDS):
+            raise RuntimeError("an earlier task of this workflow still runs")
+        try:
+            return self._activate(act)
+        finally:
+            self._inside.release()
+
+
+def no_thread() -> None:
+    """What the SDK is told of a workflow's thread: it would interrupt a slow one. An exception that strikes between two of a
+    workflow's coroutines loses one: then no eviction ends ("Eviction processed, but 3 tasks remain"), and the episode stands
+    still for as long as its worker lives (S35)."""
+
+
 class GuardedRunner(UnsandboxedWorkflowRunner):
     """Runs workflows as they are, once the sandbox has let them in."""
 
@@ -153,7 +183,8 @@ class GuardedRunner(UnsandboxedWorkflowRunner):
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
         instance = super().create_instance(det)
-        instance.activate = TimeGuard(InputGuard(det, instance.activate))  # type: ignore[method-assign]
+        instance.activate = ThreadGuard(TimeGuard(InputGuard(det, instance.activate)))  # type: ignore[method-assign]
+        instance.get_thread_id = no_thread  # type: ignore[method-assign]
         return instance
 
 

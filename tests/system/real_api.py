@@ -40,6 +40,7 @@ VARIABLE = "KUBEBUILDER_ASSETS"
 HOST = "127.0.0.1"
 READY_WITHIN = 90.0
 STOP_WITHIN = 10.0
+RESTART_PAUSE = 1.0
 NEEDED, CONTROLLERS = ("etcd", "kube-apiserver"), ("kube-controller-manager", "kube-scheduler")
 """envtest's archives have those that are needed; with the others, the main job is tried beside real controllers."""
 STAND = ("tests/system/", "tests/security/", "tests/deploy/")
@@ -114,6 +115,7 @@ class RealApiServer:
         self._member = f"test-{secrets.token_hex(8)}"
         self._etcd_port, self._peer_port, self._port = free_ports(HOST, 3)
         self._processes: list[asyncio.subprocess.Process] = []
+        self._kept: list[asyncio.Task[None]] = []
         self._server: asyncio.subprocess.Process
         self._signing_key = _private_key()
 
@@ -157,20 +159,25 @@ class RealApiServer:
     async def start_controllers(self) -> None:
         """kube-controller-manager and kube-scheduler of the same folder, whose node lifecycle keeps the pace of the tests.
 
-        Claims are bound by the simulated storage driver. It is up to the test to see that they work.
+        One that ends by itself is started again, as its kubelet would: kube-scheduler 1.36 ends where the API server was away
+        while a pod gave way to another one of its name ("Scheduler cache is corrupted"). Claims are bound by the simulated
+        storage driver. It is up to the test to see that they work.
         """
         kubeconfig = self._folder / "kubeconfig"
         _write_privately(kubeconfig, kubeconfig_of(self.address).encode())
         common = (f"--kubeconfig={kubeconfig}", "--leader-elect=false", "--secure-port=0")
-        await self._launch("kube-scheduler", *common)
-        await self._launch(
-            "kube-controller-manager",
-            *common,
-            "--controllers=*,-persistentvolume-binder-controller",
-            "--node-monitor-period=500ms",
-            "--node-monitor-grace-period=3s",
-            "--node-startup-grace-period=10s",
-        )
+        lifecycle = ("--node-monitor-period=500ms", "--node-monitor-grace-period=3s", "--node-startup-grace-period=10s")
+        manager = ("kube-controller-manager", *common, "--controllers=*,-persistentvolume-binder-controller", *lifecycle)
+        for command in (("kube-scheduler", *common), manager):
+            process = await self._launch(*command)
+            self._kept.append(asyncio.create_task(self._keep(process, *command), name=command[0]))
+
+    async def _keep(self, process: asyncio.subprocess.Process, *command: str) -> None:
+        while True:
+            await process.wait()
+            self._processes.remove(process)
+            await asyncio.sleep(RESTART_PAUSE)
+            process = await self._launch(*command)
 
     async def kill(self) -> None:
         """SIGKILL to kube-apiserver; etcd stays."""
@@ -277,6 +284,9 @@ class RealApiServer:
             raise RuntimeError(f"{program} ended with {process.returncode}: {lines[-1] if lines else 'it said nothing'}")
 
     async def _stop(self) -> None:
+        for task in self._kept:
+            task.cancel()
+        await asyncio.gather(*self._kept, return_exceptions=True)
         for process in reversed(self._processes):
             if process.returncode is None:
                 process.terminate()

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from simulator.api.server import ApiServer
 from tests import report
+from tests.patience import PATIENCE
 from tests.system import real_api
-from tests.system.real_api import VARIABLE, no_simulated_server, simulated_only
+from tests.system.real_api import CONTROLLERS, RESTART_PAUSE, VARIABLE, RealApiServer, no_simulated_server, simulated_only
 
 START = ApiServer.start
 """As it is where no test runs: on a real control plane it is refused while the tests of this file run."""
@@ -73,6 +75,25 @@ async def test_where_a_real_one_is_asked_for_no_simulated_one_stands_in_for_it(
     with no_simulated_server("tests/cluster/test_it.py::test_it"):
         async with ApiServer():
             pass
+
+
+async def test_a_controller_that_ends_by_itself_is_started_again(tmp_path: Path) -> None:
+    """As its kubelet would: kube-scheduler ended after the API server was killed, and no pod was placed any more."""
+    programs, folder = tmp_path / "programs", tmp_path / "api"
+    programs.mkdir()
+    folder.mkdir()
+    for name in CONTROLLERS:
+        (programs / name).write_text("#!/bin/sh\necho began\nexit 1\n")
+        (programs / name).chmod(0o700)
+    server = RealApiServer(programs, folder)
+    await server.start_controllers()
+    async with asyncio.timeout(10 * PATIENCE):
+        while any((folder / f"{name}.log").read_text().count("began") < 2 for name in CONTROLLERS):
+            await asyncio.sleep(0.05)
+    await server.__aexit__(None, None, None)
+    begun = [(folder / f"{name}.log").read_text() for name in CONTROLLERS]
+    await asyncio.sleep(2 * RESTART_PAUSE)
+    assert [(folder / f"{name}.log").read_text() for name in CONTROLLERS] == begun
 
 
 def skipped(nodeid: str, reason: str) -> pytest.TestReport:

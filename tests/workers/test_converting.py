@@ -5,9 +5,12 @@ from __future__ import annotations
 import importlib
 import json
 import pkgutil
+import threading
+import time
 import typing
 from abc import ABC
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import Enum
@@ -219,3 +222,29 @@ def test_what_a_signal_or_an_input_lacks_is_said_in_our_words(kind: type, value:
     with pytest.raises(ValidationError) as refused:
         TypeAdapter(kind).validate_python(value)
     assert expectations(refused.value.errors(include_url=False), "the argument").startswith(said)
+
+
+def test_a_schema_is_made_once_however_many_workflows_need_it_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each made its own, which took so long that Temporal's SDK gave up the workflow tasks of a worker that took over others'."""
+    made = list[Any]()
+
+    def slowly(kind: Any) -> TypeAdapter[Any]:
+        made.append(kind)
+        time.sleep(0.2)
+        return TypeAdapter(kind)
+
+    @dataclass(frozen=True)
+    class Unknown:
+        name: str
+
+    monkeypatch.setattr("workers.payloads.converter.TypeAdapter", slowly)
+    (payload,) = BETWEEN.payload_converter.to_payloads([{"name": "node-7"}])
+    together = threading.Barrier(4)
+
+    def read(_: int) -> Any:
+        together.wait()
+        return BETWEEN.payload_converter.from_payloads([payload], [Unknown])
+
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(read, range(4))) == [[Unknown("node-7")]] * 4
+    assert made == [Unknown]

@@ -1,21 +1,29 @@
-"""The sandbox as an import guard, and the purity of what it passes through."""
+"""The sandbox as an import guard, the purity of what it passes through, and workflow tasks on a slow machine."""
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import pkgutil
 import sys
+import time
+from collections import deque
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import temporalio.workflow
-from temporalio.worker import Replayer
+from temporalio import workflow
+from temporalio.client import Client
+from temporalio.worker import Replayer, Worker, WorkflowInstance, WorkflowInstanceDetails
 from temporalio.worker.workflow_sandbox import UnintentionalPassthroughError
 
 import workflows
 import workflows.definitions
-from workers.plugin import DEFINITIONS, PASSED_THROUGH, PLUGIN, RUNNER
+from tests.patience import PATIENCE
+from workers.plugin import DEFINITIONS, PASSED_THROUGH, PLUGIN, RUNNER, GuardedRunner
 from workflows.definitions.episodes import Fencing
 from workflows.definitions.scanner import HealthScanner
 
@@ -80,3 +88,74 @@ def test_modules_that_define_workflows_are_never_passed_through() -> None:
     defining = {path.parent.name for path in folder.rglob("*.py") if "@workflow.defn" in path.read_text(encoding="utf-8")}
     assert {f"workflows.{name}" for name in defining} == {DEFINITIONS}
     assert DEFINITIONS not in PASSED_THROUGH
+
+
+GIVEN_UP_AFTER = 2.0
+"""Seconds of a workflow task, after which the SDK gives it up."""
+
+
+@workflow.defn(name="Answers")
+class Answers:
+    @workflow.run
+    async def run(self) -> str:
+        """What a coroutine of its own says."""
+        return await asyncio.create_task(self._answer())
+
+    async def _answer(self) -> str:
+        return "done"
+
+
+class Starved(deque[Any]):
+    """What is next in a workflow's event loop, where its thread has no processor for a while between two coroutines."""
+
+    def __init__(self, ready: deque[Any], seconds: float) -> None:
+        super().__init__(ready)
+        self._taken, self._seconds = 0, seconds
+
+    def popleft(self) -> Any:
+        item = super().popleft()
+        self._taken += 1
+        if self._taken == 2:
+            time.sleep(self._seconds)
+        return item
+
+
+class StarvedRunner(GuardedRunner):
+    """The first instance of each workflow is starved."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds, self.instances, self.inside, self.most_inside = seconds, 0, 0, 0
+
+    def prepare_workflow(self, defn: temporalio.workflow._Definition) -> None:
+        """This file is no module that the sandbox would let in."""
+
+    def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
+        instance: Any = super().create_instance(det)
+        self.instances += 1
+        if self.instances == 1:
+            instance._ready = Starved(instance._ready, self._seconds)
+            run_once = instance._run_once
+
+            def counted(**how: Any) -> None:
+                self.inside += 1
+                self.most_inside = max(self.most_inside, self.inside)
+                try:
+                    run_once(**how)
+                finally:
+                    self.inside -= 1
+
+            instance._run_once = counted
+        return instance  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("late", [0.5, 3.0], ids=["soon", "after the first try to evict it"])
+async def test_s35_a_workflow_whose_task_was_given_up_on_a_slow_machine_goes_on(server: str, late: float) -> None:
+    """The SDK interrupted its thread, or had two in it: a coroutine was lost, and the episode stood still for good."""
+    client = await Client.connect(server)
+    runner = StarvedRunner(GIVEN_UP_AFTER + late)
+    async with Worker(client, task_queue="slow", workflows=[Answers], workflow_runner=runner):
+        handle = await client.start_workflow(
+            Answers.run, id=f"slow-{late}", task_queue="slow", execution_timeout=timedelta(seconds=10 * PATIENCE)
+        )
+        assert await handle.result() == "done"
+    assert (runner.instances, runner.most_inside) == (2, 1)
