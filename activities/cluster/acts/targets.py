@@ -171,7 +171,8 @@ class ClusterTarget(ClusterActivities, TargetActivities, RepetitionActivities):
                 )
                 return self._licences.sealed_result(target, await edit)
         except (ApplicationError, TimeoutError) as error:
-            activity.logger.info("Node/%s is marked and not cordoned yet: %s", target.pinned.node, error)
+            why = str(error) or f"not done within {AT_ONCE_SECONDS:g} s"
+            activity.logger.info("Node/%s is marked and not cordoned yet: %s", target.pinned.node, why)
             return None
 
     async def _mark(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from temporalio.testing import ActivityEnvironment
 
+from activities.cluster.acts import targets
 from activities.cluster.acts.preservation import ClusterPreservation
 from activities.cluster.acts.remediation import ClusterRemediation
 from activities.cluster.acts.targets import ClusterTarget
@@ -498,12 +499,25 @@ class TestCordonedAtOnce:
         result, node = await pin(licensed, **AT_ONCE), await licensed.node()
         assert (result.cordoned, node["spec"].get("unschedulable")) == ("", None)
 
-    async def test_a_cordon_that_fails_fails_no_pin(self, licensed: World) -> None:
+    @pytest.mark.parametrize(
+        ("fault", "why"),
+        [
+            (Fault(accident=Accident.STATUS, method="PATCH", status=500), "500"),
+            (Fault(accident=Accident.DELAY, method="PATCH", latency=timedelta(seconds=5)), "not done within 1 s"),
+        ],
+        ids=["refused", "slow"],
+    )
+    async def test_a_cordon_that_fails_fails_no_pin(
+        self, licensed: World, fault: Fault, why: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        monkeypatch.setattr(targets, "AT_ONCE_SECONDS", 1.0)
         await licensed.add_template()
         await pin(licensed, **AT_ONCE | {"cordons": False})  # marked by now
-        licensed.server.faults.add(Fault(accident=Accident.STATUS, method="PATCH", status=500))
-        result = await pin(licensed, **AT_ONCE)
+        licensed.server.faults.add(fault)
+        with caplog.at_level("INFO"):
+            result = await pin(licensed, **AT_ONCE)
         assert (result.cordoned, result.added is not None) == ("", True)
+        assert [why in each.getMessage() for each in caplog.records if "not cordoned yet" in each.getMessage()] == [True]
 
 
 # What a request says in a health check's name, which any client may (S42) --------------------------------------------------
