@@ -25,6 +25,7 @@ from policy.scan.scan_report import ClusterLease
 from policy.values.mode import Mode
 from tests.docs.reading import pages
 from tests.workflows.clockwork import Perils
+from tests.workflows.executions import Word
 from tests.workflows.faults import Fault
 from tests.workflows.fleet import Fleet
 from tests.workflows.fleet_moves import MOVES, FleetPlay, least, story
@@ -33,7 +34,7 @@ from tests.workflows.pair import KINDS as PAIR
 from tests.workflows.plays import read
 from tests.workflows.preservation_moves import LATER as KEPT_LATER
 from tests.workflows.preservation_moves import LATEST as KEPT_LATEST
-from workflows.kit.messages import ModeRequest, PauseRequest, StopRequest
+from workflows.kit.messages import ModeRequest, PauseRequest, StopRequest, UnpauseRequest
 
 PLAYS = int(os.environ.get("NODEWARDEN_TEST_FLEET_PLAYS", "30"))
 FIRST_SEED = int(os.environ.get("NODEWARDEN_TEST_SEED", "1"))
@@ -249,6 +250,60 @@ def test_a_scanner_goes_on_in_a_new_history_while_episodes_go_on_asking_it() -> 
         fleet.scanner.suggests_rolling = True
         _pass(fleet, 20)
         assert fleet.scanner.run_id != first
+
+
+def _told(fleet: Fleet, name: str, request: Any) -> Word:
+    assert fleet.scanner is not None
+    word = fleet.scanner.update(name, request)
+    while word.answer is None and not word.refused:
+        fleet.clockwork.turn()
+    return word
+
+
+def test_s44_a_scanner_at_rest_knows_moments_after_a_reset_what_people_had_set() -> None:
+    """It went on waiting for a change of the cluster, for minutes in which nothing was begun and no pause was shown; and said that
+    no worker answers its scans (S14)."""
+    fleet = Fleet(1, nodes=4, cap=2, setting=Mode.REPAIR, perils=Perils())
+    with fleet.clockwork as clockwork:
+        fleet.start()
+        _pass(fleet, 60)
+        assert fleet.scanner is not None
+        before = fleet.scanner.tasks
+        _told(fleet, "pause", PauseRequest(who="ada", reason="works on a rack"))
+        _pass(fleet, 600)
+        clockwork.reset(fleet.scanner, before, reapplies=False)
+        fleet.begun = fleet.now
+        _pass(fleet, 20)
+        assert [each.reason for each in fleet.scanner.query("status").pauses] == ["works on a rack"]
+
+
+@pytest.mark.parametrize("reapplies", [False, True], ids=["lost", "set again by Temporal"])
+@pytest.mark.parametrize("word", ["unpause", "pause"])
+def test_s44_what_people_say_of_their_own_pause_after_a_reset_counts_more_than_the_pause(word: str, *, reapplies: bool) -> None:
+    """They were told that there was none, or that theirs had ended, or when it would, and the former one went on for ever."""
+    fleet = Fleet(1, nodes=4, cap=2, setting=Mode.REPAIR, perils=Perils())
+    with fleet.clockwork as clockwork:
+        fleet.start()
+        _pass(fleet, 60)
+        assert fleet.scanner is not None
+        before = fleet.scanner.tasks
+        _told(fleet, "pause", PauseRequest(who="ada", reason="works on a rack"))
+        _pass(fleet, 60)
+        clockwork.reset(fleet.scanner, before, reapplies=reapplies)
+        fleet.begun = fleet.now
+        _pass(fleet, 5)
+        until = fleet.now + timedelta(minutes=15)
+        said = {
+            "unpause": UnpauseRequest(who="ada", reason="done"),
+            "pause": PauseRequest(who="ada", reason="a bit more", until=until),
+        }
+        answer = _told(fleet, word, said[word])
+        assert bool(answer.refused) is (word == "unpause" and not reapplies)
+        _pass(fleet, 60)
+        if answer.refused:
+            assert "does not know yet which pauses were set before" in answer.refused
+            assert "you have ended: paused by ada" in (_told(fleet, word, said[word]).answer or "")
+        assert [each.until for each in fleet.scanner.query("status").pauses] == ([until] if word == "pause" else [])
 
 
 SAID: dict[str, tuple[str, Any]] = {

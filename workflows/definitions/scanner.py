@@ -188,7 +188,8 @@ class HealthScanner:
     )
     async def unpause(self, request: UnpauseRequest) -> str:
         """End a pause. The cluster goes on when none is left."""
-        return self._commands.take_unpause(await self._verified(Verb.UNPAUSE, request, self._check_unpause, of=request.of))
+        said = await self._verified(Verb.UNPAUSE, request, self._check_unpause, of=request.of)
+        return self._commands.take_unpause(said, known=self._story.knows_what_was_set)
 
     @unpause.validator
     def _validate_unpause(self, request: UnpauseRequest) -> None:

@@ -39,6 +39,7 @@ from workflows.scanner.state import ScannerInput, ScannerState, Underway
 
 SAID_MEANWHILE = "what people command a run that replaces a failed one is not undone"
 SAID_AFTER_RESET = "nor what they command after a reset"
+OF_THEIR_OWN_PAUSE = "nor what they say of their own pause"
 MOST_NAMED = 20
 """Nodes of a command in its record, and in its answer those where an act may be under way."""
 
@@ -93,11 +94,17 @@ class Commands:
         beside = "".join(f"; it is also {each}" for each in former if each.owner != pause.owner)
         return f"{cluster} is {message}{replaced}{beside}{self._still_licensed()}"
 
-    def take_unpause(self, request: UnpauseRequest) -> str:
-        """Raises ApplicationError where it is not said which of several."""
+    def take_unpause(self, request: UnpauseRequest, *, known: bool) -> str:
+        """known: whether all that had been set before is. Raises ApplicationError where it is not said which of several, or where
+        one may be found that goes on although the person was told that there is none."""
         state, cluster, now = self._state, self._scanner.cluster, workflow.now()
         in_force = pauses.in_force(state.pauses, now)
         if not in_force:
+            if (self._is_anew or not known) and workflow.patched(OF_THEIR_OWN_PAUSE):
+                raise refused(
+                    "unpause: this run of the scanner does not know yet which pauses were set before: repeat the command in some "
+                    "seconds; nothing is begun until then"
+                )
             return f"{cluster} was not paused"
         try:
             ended = pauses.to_be_ended(in_force, owner=request.owner, of=request.of)
@@ -151,12 +158,16 @@ class Commands:
         """What a person has to know of acts under way: a look before this command may have licensed one (S20)."""
         nodes = [node for node, permit in self._state.permits.items() if permit.state is not PermitState.PARKED]
         within, names = format_duration(options.ACT_WINDOW), some_of(nodes, MOST_NAMED)
-        info, report = workflow.info(), self._state.report
-        # A task that gives it a command may tell it of a reset only after that; what it has taken in then is of another run.
-        anew = info.run_id != info.original_execution_run_id and (report is None or report.run != info.run_id)
-        if anew or not self._state.known:  # which episodes hold a permit of the scanner before this one
+        if self._is_anew or not self._state.known:  # which episodes hold a permit of the scanner before this one
             return f"; an act that was licensed before may still be done within {within}: of which nodes is not known yet"
         return f"; an act that was licensed before may still be done within {within}: {names}" if nodes else ""
+
+    @property
+    def _is_anew(self) -> bool:
+        """Whether it was reset, and no report has come since. A task that gives it a command may tell it of a reset only after
+        that; what it has taken in then is of another run."""
+        info, report = workflow.info(), self._state.report
+        return info.run_id != info.original_execution_run_id and (report is None or report.run != info.run_id)
 
     def require_known(self, request: UnpauseRequest | ModeRequest) -> None:
         """Raises ValueError for a command that lets more happen while it is not known what people had set before: it would be
@@ -188,6 +199,9 @@ class Commands:
             # A pause that is known and not in force was ended by a person since.
             known = {(each.pause.owner, each.pause.since) for each in state.pauses}
             lost, since = tuple(each for each in lost if (each.pause.owner, each.pause.since) not in known), found.ended or now
+            if workflow.patched(OF_THEIR_OWN_PAUSE):  # one that Temporal has set again since is of another moment
+                said = {each.pause.owner for each in state.pauses if (each.ended or each.pause.since) >= since}
+                lost = tuple(each for each in lost if each.pause.owner not in said)
             taken_back = frozenset(each.scope for each in state.mode_changes if each.mode == UNSET and each.at >= since)
         standing = pauses.with_lost(state.pauses, lost, now) if takes_pauses else state.pauses
         if standing != state.pauses:

@@ -64,6 +64,8 @@ AT_REST = 5
 one is six events and 5 KB of history."""
 NOT_TAKEN_OVER = "pauses and modes that were set before this run are not taken over yet; nothing is begun until they are"
 HASTY, HASTY_IN_A_ROW, BREATH = timedelta(milliseconds=200), 20, timedelta(seconds=1)
+LOOKS_AFTER_RESET = "a-scan-that-was-under-way-at-a-reset-is-cut-short"
+"""Histories of builds that waited for it, where nothing changed for minutes, go on so."""
 LEFT_UNANSWERED = "what-needs-a-scan-is-left-to-the-next-history"
 """Histories of builds that waited for it go on so."""
 AS_FOUND = ""
@@ -107,7 +109,7 @@ class ScannerStory:
         """The nodes that the last scan was to watch."""
         self._opening: set[str] = set()
         self.releases = Releases(state, self._holders, self._background, opening=self._opening, believe=self._take_release)
-        self._describing = False
+        self._describing = self._looks_after_reset = False
         self._nameless = self._open_problem = self._preservation_problem = ""
 
     # The story ------------------------------------------------------------------------------------------------------
@@ -119,7 +121,14 @@ class ScannerStory:
         if workflow.now() - workflow.info().workflow_start_time > LIST_LAG or continuation.is_retry():
             self._holders.forget()
         self._holders.began_as = workflow.info().original_execution_run_id
-        workflow.register_random_seed_callback(lambda _: self._holders.forget())
+        self._looks_after_reset, loop = workflow.patched(LOOKS_AFTER_RESET), asyncio.get_running_loop()
+
+        def forget(_seed: int) -> None:
+            self._holders.forget()
+            if self._looks_after_reset:
+                loop.call_soon(bool)  # the SDK looks at no condition in a task that brings nothing to do
+
+        workflow.register_random_seed_callback(forget)
         await self._learn_our_name()
         self._background.begin(self._wake_under_another_build(), repeated=True)
         self.releases.confirm()
@@ -200,16 +209,21 @@ class ScannerStory:
         people what is no longer so is cut short."""
         scan, request = poll.answer, poll.request
         outdated: datetime | None = None
+
+        def is_of_a_former_life() -> bool:
+            """A reset has made us forget what it waits for a change of: the next one answers at once (S14, S44)."""
+            return self._looks_after_reset and bool(request.known_digest) and not self._state.known
+
         while not scan.done():
             self._background.reap()
             due = min((moment for moment in (self._due, outdated) if moment is not None), default=None)
             with contextlib.suppress(asyncio.TimeoutError):
                 await workflow.wait_condition(
-                    lambda: scan.done() or self._underway.changed or self._background.failed,
+                    lambda: scan.done() or self._underway.changed or self._background.failed or is_of_a_former_life(),
                     timeout=max(due - workflow.now(), SOONEST) if due is not None else None,
                     timeout_summary="until a remediation may be tried again, or people must be told",
                 )
-            if poll.rests and not scan.done():
+            if (poll.rests or is_of_a_former_life()) and not scan.done():
                 # Where the last report is too old to act on by now (S18), the next scan answers at once.
                 scan.cancel()
                 return
