@@ -261,8 +261,8 @@ def _told(fleet: Fleet, name: str, request: Any) -> Word:
 
 
 def test_s44_a_scanner_at_rest_knows_moments_after_a_reset_what_people_had_set() -> None:
-    """It went on waiting for a change of the cluster, for minutes in which nothing was begun and no pause was shown; and said that
-    no worker answers its scans (S14)."""
+    """It went on waiting for a change of the cluster, for minutes in which nothing was begun and no pause was shown, and said
+    that no worker answers its scans (S14)."""
     fleet = Fleet(1, nodes=4, cap=2, setting=Mode.REPAIR, perils=Perils())
     with fleet.clockwork as clockwork:
         fleet.start()
