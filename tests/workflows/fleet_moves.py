@@ -71,6 +71,8 @@ class FleetPlay:
         """When the scanner had begun of which it is known what it has taken over."""
         self._set_since: list[tuple[datetime, tuple[str, tuple[str, ...], str]]] = []
         """Rules of which people were told before their scanner had taken over what was set earlier, with when it had begun."""
+        self._pauses_since: dict[str, tuple[datetime, datetime | None]] = {}
+        """What their owners, or others for them, were told last of pauses: when their scanner had begun, and until when."""
         self.draw = draw
         self.told: list[str] = []
 
@@ -160,6 +162,9 @@ class FleetPlay:
             for owner, (_, until) in referee.pauses.items():
                 if owner not in pauses and (until is None or until > self.fleet.now):
                     referee.fault("S44", f"the pause of {owner} is lost by a reset")
+            for owner, (begun, until) in self._pauses_since.items():
+                if begun == self.fleet.begun and owner in pauses and pauses[owner][1] != until:
+                    referee.fault("S44", f"what was said of the pause of {owner} was answered, and undone by what was before")
             referee.rules, referee.pauses = rules_of(status), pauses
         referee.take_before(status)
         for body, mode in modes:
@@ -193,12 +198,14 @@ class FleetPlay:
                         referee.fault("S44", f"{request} is answered: {word.answer}")
             case "pause":
                 referee.pauses[request.who] = (now, request.until)
+                self._pauses_since[request.who] = (self.fleet.begun, request.until)
                 stops = True
             case "stop":
                 stops = True
             case "unpause":
                 for owner in [request.of or request.who]:
                     referee.pauses.pop(owner, None)
+                    self._pauses_since[owner] = (self.fleet.begun, self.fleet.begun)  # over, so that any other moment is a fault
         if stops:
             referee.licensed.append((now, word.answer))
 
