@@ -7,7 +7,8 @@ a mode allows is the row `mode` of `policy/episode/gate.py`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import hashlib
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
@@ -67,15 +68,22 @@ def scope_of(nodes: tuple[str, ...], selector: str) -> str:
     return f"nodes with {selector}" if selector else some_of(nodes, 5) or "all nodes"
 
 
+def scope_key(nodes: Iterable[str], selector: str) -> str:
+    """Which nodes a rule is for, exactly: in words, two rules of many names may be one."""
+    return hashlib.sha256(repr((sorted(set(nodes)), selector)).encode()).hexdigest()[:16]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModeChange:
-    """A person's command about modes that was obeyed, also where no rule is left of it. mode: or UNSET. scope: in words."""
+    """A person's command about modes that was obeyed, also where no rule is left of it. mode: or UNSET. scope: in words.
+    scope_key: see there; "" for one of an earlier build."""
 
     at: datetime
     by: str
     mode: str
     scope: str
     reason: str
+    scope_key: str = ""
 
     @property
     def what(self) -> str:
@@ -148,12 +156,14 @@ class ClusterModes:
     def after_reset(self, former: ClusterModes, at: datetime, taken_back: Collection[str] = ()) -> ClusterModes:
         """With what the life of the scanner had set that a reset took back, as far as it lowers (S52). Of more than one such life
         without a word of a person in between, or of more rules than there may be, all that is kept is `observe`. at: when that
-        life ended; rules that people have set since then count more. taken_back: scopes of rules that they have taken back
-        since."""
-        said = any(each.at >= at and not (each.nodes or each.selector) for each in self.rules) or scope_of((), "") in taken_back
+        life ended; rules that people have set since then count more. taken_back: the keys of rules that they have taken
+        back since."""
+        said = any(each.at >= at and not (each.nodes or each.selector) for each in self.rules) or scope_key((), "") in taken_back
         if said or (former.rules, former.default, former.before) == (self.rules, self.default, self.before):
             return self
-        former = replace(former, rules=tuple(each for each in former.rules if each.scope not in taken_back))
+        former = replace(
+            former, rules=tuple(each for each in former.rules if scope_key(each.nodes, each.selector) not in taken_back)
+        )
         names = sum(len(each.nodes) for each in former.rules)
         unclear = bool(former.before) or len(former.rules) > MOST_RULES or names > MOST_NAMES
         mode, rules = (Mode.OBSERVE, ()) if unclear else (former.default, former.rules)

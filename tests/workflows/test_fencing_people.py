@@ -13,7 +13,7 @@ from temporalio.testing import WorkflowEnvironment
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Kind, Need, NeedKind, Outcome, Phase
 from policy.episode.node_action import CIRCUIT_BREAKER, DEVICE_READS_ON, VERIFIED, ActionName, Verb, Verified
-from policy.episode.permits import PermitAnswer, PermitDecision
+from policy.episode.permits import PermitAnswer, PermitDecision, silent_scanner
 from policy.fence.plan import CORDON
 from policy.fence.power import PowerState
 from policy.objects.marks import Mark
@@ -379,6 +379,21 @@ async def test_a_manual_start_asks_for_a_permit_and_waits_in_the_queue(env: Work
         assert set(world.acts) == {"pin", "ask-permit"}  # it asks again now and then, in case the scanner has forgotten it
         await run.handle.signal(Fencing.permit_granted)
         await run.result(Outcome.RECOVERED)
+
+
+async def test_s44_a_request_that_is_queued_outlives_a_scanner_that_gives_no_answer_for_a_moment(
+    env: WorkflowEnvironment,
+) -> None:
+    """That it is queued its person was told; it ended refused where it asked again while a scanner began anew. A rule ends it."""
+    silent = PermitAnswer(decision=PermitDecision.REFUSED, reason=silent_scanner("prod"))
+    stopped = replace(silent, reason="its zone is out of order", rule="storm")
+    world = World(
+        need=Need(kind=NeedKind.PERSON, reason="drill"), ready=True, answers=[QUEUED, silent, silent, QUEUED, silent, stopped]
+    )
+    async with fencing(env, world, permit_granted=False) as run:
+        await run.until(lambda status: status.phase is Phase.QUEUED)
+        result = await run.result(Outcome.REFUSED)
+    assert (result.message, world.count("ask-permit")) == ("its zone is out of order", 6)
 
 
 async def test_an_abort_in_the_queue_is_an_abort_and_no_refusal(env: WorkflowEnvironment) -> None:

@@ -11,15 +11,18 @@ import logging
 import os
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from activities.contracts.episodes import STOPPED_MEMO
+from policy.checks.fence_policies import FencePolicies, ScopeCap
 from policy.episode.messages import episode_id
-from policy.episode.modes import MODES_MEMO
-from policy.episode.permits import PermitRequest, ScannerQuestion
+from policy.episode.modes import MODES_MEMO, mode_of
+from policy.episode.permits import PermitDecision, PermitRequest, PermitState, Release, ScannerQuestion
+from policy.scan import report_builder
 from policy.scan.pauses import PAUSES_MEMO
 from policy.scan.scan_report import ClusterLease
 from policy.values.mode import Mode
@@ -27,7 +30,7 @@ from tests.docs.reading import pages
 from tests.workflows.clockwork import Perils
 from tests.workflows.executions import Word
 from tests.workflows.faults import Fault
-from tests.workflows.fleet import Fleet
+from tests.workflows.fleet import Episode, Fleet
 from tests.workflows.fleet_moves import MOVES, FleetPlay, least, story
 from tests.workflows.guards import with_moves
 from tests.workflows.pair import KINDS as PAIR
@@ -35,6 +38,7 @@ from tests.workflows.plays import read
 from tests.workflows.preservation_moves import LATER as KEPT_LATER
 from tests.workflows.preservation_moves import LATEST as KEPT_LATEST
 from workflows.kit.messages import ModeRequest, PauseRequest, StopRequest, UnpauseRequest
+from workflows.scanner import story as story_of_scanner
 
 PLAYS = int(os.environ.get("NODEWARDEN_TEST_FLEET_PLAYS", "30"))
 FIRST_SEED = int(os.environ.get("NODEWARDEN_TEST_SEED", "1"))
@@ -304,6 +308,150 @@ def test_s44_what_people_say_of_their_own_pause_after_a_reset_counts_more_than_t
             assert "does not know yet which pauses were set before" in answer.refused
             assert "you have ended: paused by ada" in (_told(fleet, word, said[word]).answer or "")
         assert [each.until for each in fleet.scanner.query("status").pauses] == ([until] if word == "pause" else [])
+
+
+@pytest.mark.parametrize("word", ["unpause", "set_mode"])
+def test_s44_a_scanner_that_replaces_a_failed_one_takes_nothing_back_that_it_does_not_know_also_after_a_roll(word: str) -> None:
+    """S52: it took the state of the failed run, which it does not believe, for what it knows."""
+    fleet = Fleet(1, nodes=4, cap=1, setting=Mode.REPAIR, perils=Perils())
+    with fleet.clockwork as clockwork:
+        fleet.start()
+        _pass(fleet, 20)
+        assert fleet.scanner is not None
+        _told(fleet, "pause", PauseRequest(who="ada", reason="drawn"))
+        fleet.scanner.suggests_rolling = True
+        _pass(fleet, 400)
+        clockwork.retry(fleet.scanner)
+        _pass(fleet, 2)
+        said = {
+            "unpause": UnpauseRequest(who="ada", reason="done"),
+            "set_mode": ModeRequest(who="ada", reason="done", mode="repair", nodes=("n1",)),
+        }
+        assert "repeat the command in a few seconds" in _told(fleet, word, said[word]).refused
+
+
+def test_s52_who_takes_one_rule_back_after_a_reset_takes_no_other_one_back() -> None:
+    """Two rules by name of six nodes each that share the first five are the same in words."""
+    fleet = Fleet(1, nodes=12, cap=1, setting=Mode.REPAIR, perils=Perils())
+    first, second = ("n1", "n2", "n3", "n4", "n5", "n6"), ("n1", "n2", "n3", "n4", "n5", "n7")
+    with fleet.clockwork as clockwork:
+        fleet.start()
+        _pass(fleet, 20)
+        assert fleet.scanner is not None
+        _told(fleet, "set_mode", ModeRequest(who="ada", reason="drawn", mode="drain", nodes=first))
+        _pass(fleet, 20)
+        before = fleet.scanner.tasks
+        _told(fleet, "set_mode", ModeRequest(who="bob", reason="its disk is looked at", mode="observe", nodes=second))
+        _pass(fleet, 20)
+        clockwork.reset(fleet.scanner, before, reapplies=False)
+        fleet.begun = fleet.now
+        _pass(fleet, 5)
+        assert not _told(fleet, "set_mode", ModeRequest(who="ada", reason="done", mode="unset", nodes=first)).refused
+        _pass(fleet, 60)
+        assert mode_of(fleet.scanner.query("status").modes, "n7", {}).mode is Mode.OBSERVE
+
+
+FEW = 5
+"""Nodes that a report shows at most, where there are no hundreds of them."""
+
+
+def _shows_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report_builder, "MAXIMUM_SEEN", FEW)
+    monkeypatch.setattr(story_of_scanner, "MAXIMUM_SEEN", FEW)
+
+
+def _sicken(fleet: Fleet, *names: str) -> None:
+    for name in names:
+        _becomes(fleet, name, "Unknown")
+
+
+def _becomes(fleet: Fleet, name: str, ready: str) -> None:
+    fleet.nodes[name].ready, fleet.nodes[name].since = ready, fleet.now
+    fleet.put(fleet.nodes[name])
+    _pass(fleet, 0.1)
+
+
+def test_s44_an_episode_that_asks_is_answered_however_many_are_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than a report shows, and a cap of a scope, for which the node has to be seen: a person who resumed one was never
+    obeyed."""
+    _shows_few(monkeypatch)
+    fleet = Fleet(1, nodes=30, cap=20, setting=Mode.REPAIR, perils=Perils())
+    with fleet.clockwork:
+        fleet.follow(FencePolicies(caps=(ScopeCap(scope="rack", cap=20),)))
+        fleet.start()
+        _pass(fleet, 20)
+        _sicken(fleet, *sorted(fleet.nodes)[: FEW + 3])
+        _pass(fleet, 300)
+        assert fleet.scanner is not None
+        assert len(fleet.open) == FEW + 3
+        held = fleet.open[max(fleet.open)]
+        held.permit = False
+        fleet.release(Release(node=held.node, incident=held.incident, held=True))
+        _pass(fleet, 60)
+        wanted = PermitRequest(
+            node=held.node, workflow_id=episode_id("fleet", held.node), incident=held.incident, node_uid=held.uid, ready=False
+        )
+        question = ScannerQuestion(id="i", permit=replace(wanted, control_plane=False))
+        fleet.scanner.signal("ask", question)
+        _pass(fleet, 30)
+        answer = fleet.scanner.query("answer", question).permit
+        assert answer is not None
+        assert answer.decision is PermitDecision.GRANTED, answer.reason
+
+
+def test_s44_a_node_that_was_well_is_left_alone_no_longer_however_many_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """S19: their episodes were aborted, and one of them was well for a quarter of an hour. As the last of more than a report
+    shows it was never looked at, and left alone for good."""
+    _shows_few(monkeypatch)
+    fleet = Fleet(1, nodes=30, cap=20, setting=Mode.REPAIR, perils=Perils())
+    with fleet.clockwork:
+        fleet.start()
+        _pass(fleet, 20)
+        names = sorted(fleet.nodes)[: FEW + 3]
+        _sicken(fleet, *names)
+        _pass(fleet, 300)
+        for each in list(fleet.open.values()):
+            fleet.ends(each, "aborted", "aborted by ada")
+        _pass(fleet, 120)
+        assert fleet.scanner is not None
+        assert len(fleet.scanner.query("status").held_off) == len(names)
+        _becomes(fleet, names[-1], "True")
+        _pass(fleet, 900)
+        _sicken(fleet, names[-1])
+        _pass(fleet, 300)
+        assert list(fleet.open) == [names[-1]]
+
+
+def test_s14_an_episode_that_parks_waits_for_no_permit_any_more() -> None:
+    """It was queued, and asks a person meanwhile: granted, it would keep every other node from repair until one comes (S44)."""
+    fleet = Fleet(1, nodes=12, cap=1, setting=Mode.REPAIR, perils=Perils())
+    with fleet.clockwork as clockwork:
+        fleet.start()
+        _pass(fleet, 20)
+        assert fleet.scanner is not None
+        _sicken(fleet, "n1")
+        while "n1" not in fleet.open:
+            clockwork.turn()
+        _pass(fleet, 5)
+        _sicken(fleet, "n2")
+        body = fleet.nodes["n2"]
+        queued = Episode("n2", "i-2", body.uid, body.view().provider_id, fleet.now, None, rack=body.rack)
+        fleet.open["n2"] = queued
+        wanted = PermitRequest(
+            node="n2", workflow_id=episode_id("fleet", "n2"), incident="i-2", node_uid=body.uid, control_plane=False, ready=False
+        )
+        question = ScannerQuestion(id="i-2", permit=wanted)
+        fleet.scanner.signal("ask", question)
+        _pass(fleet, 5)
+        answer = fleet.scanner.query("answer", question).permit
+        assert answer is not None
+        assert answer.decision is PermitDecision.QUEUED
+        queued.parked = True
+        fleet.release(Release(node="n2", incident="i-2", parked=True, problem="every step has failed"))
+        _pass(fleet, 20)
+        status = fleet.scanner.query("status")
+        assert not status.queue
+        assert [each.node for each in status.permits if each.state is not PermitState.PARKED] == ["n1"]
 
 
 SAID: dict[str, tuple[str, Any]] = {

@@ -25,6 +25,8 @@ from workflows.kit import options
 
 FIRST_PAUSE, LONGEST_PAUSE = timedelta(minutes=1), timedelta(minutes=10)
 """Between two requests of an episode that waits: each is twice as long as the one before. A grant ends it at once."""
+KEEPS_ITS_PLACE = "an-episode-that-is-queued-ends-by-no-refusal-without-a-rule"
+"""Histories of builds that ended it so go on as they began."""
 
 
 def permit_request(episode: Episode, need: Need) -> PermitRequest:
@@ -58,9 +60,13 @@ async def obtain_permit(
     episode.enter(phase=phase, doing="asks the scanner for a permit")
     episode.state.by_person, pause = request.by_person, FIRST_PAUSE
     while True:
-        answer = await _ask(episode, request)
-        episode.state.queued = answer.reason if answer.decision is PermitDecision.QUEUED else ""
-        if answer.decision is PermitDecision.REFUSED:
+        place, answer = episode.state.queued, await _ask(episode, request)
+        # That it is queued was said. A scanner that is busy, or away, takes nothing of that back: a rule does.
+        waits = (
+            answer.decision is PermitDecision.REFUSED and bool(place) and not answer.rule and workflow.patched(KEEPS_ITS_PLACE)
+        )
+        episode.state.queued = place if waits else answer.reason if answer.decision is PermitDecision.QUEUED else ""
+        if answer.decision is PermitDecision.REFUSED and not waits:
             return answer.reason
         if answer.decision is PermitDecision.GRANTED:
             episode.state.permit, episode.state.asks_anew = True, False

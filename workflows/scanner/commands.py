@@ -23,6 +23,7 @@ from policy.episode.modes import (
     ClusterModes,
     ModeChange,
     ModeRule,
+    scope_key,
     scope_of,
 )
 from policy.episode.node_action import Verb
@@ -51,7 +52,7 @@ class Commands:
         self._scanner = scanner
         self._state = state
         self._underway = underway
-        self.took_over = scanner.state is not None
+        self.took_over = scanner.state is not None and not continuation.is_retry()
         """Whether what the last scanner had set is known: once, since people may take it back from then on (S44, S52)."""
 
     @property
@@ -125,6 +126,7 @@ class Commands:
             by=request.by,
             mode=request.mode,
             scope=scope_of(request.nodes, request.selector),
+            scope_key=scope_key(request.nodes, request.selector),
             reason=in_a_line(request.reason, LONGEST_KEPT),
         )
         try:
@@ -202,7 +204,7 @@ class Commands:
             if workflow.patched(OF_THEIR_OWN_PAUSE):  # one that Temporal has set again since is of another moment
                 said = {each.pause.owner for each in state.pauses if (each.ended or each.pause.since) >= since}
                 lost = tuple(each for each in lost if each.pause.owner not in said)
-            taken_back = frozenset(each.scope for each in state.mode_changes if each.mode == UNSET and each.at >= since)
+            taken_back = frozenset(each.scope_key for each in state.mode_changes if each.mode == UNSET and each.at >= since)
         standing = pauses.with_lost(state.pauses, lost, now) if takes_pauses else state.pauses
         if standing != state.pauses:
             self._set_pauses(standing)

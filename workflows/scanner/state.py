@@ -28,6 +28,8 @@ from policy.values.times import format_duration
 from workflows.kit import options
 from workflows.kit.messages import HoldOff, StopRequest
 
+PARKED_LEAVES_QUEUE = "an-episode-that-parks-leaves-the-queue"
+"""Histories of builds that granted it a permit all the same go on so."""
 MOST_DECISIONS = 1000
 """Records that wait for a scan; of more the oldest go."""
 
@@ -170,7 +172,10 @@ class ScannerState:
             self.queue.append(request)
 
     def park(self, node: str, incident: str, *, asks: datetime | None = None) -> None:
-        """The episode waits: it keeps its node and counts no more. asks: when it asked for a person; None: it has not."""
+        """The episode waits: it keeps its node, counts no more, and waits for no permit. asks: when it asked for a person; None:
+        it has not."""
+        if any(waiting.incident == incident for waiting in self.queue) and workflow.patched(PARKED_LEAVES_QUEUE):
+            self._leave_queue(incident)
         permit = self.permits.get(node)
         if permit is not None and permit.incident == incident:
             self.permits[node] = replace(permit, state=PermitState.PARKED)

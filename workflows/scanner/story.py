@@ -251,7 +251,10 @@ class ScannerStory:
         # An episode that asks would wait until a report has its node anyway.
         received = received and all(self.queue.sees(node) or node in self._watched for node in self.queue.asking)
         in_hand = sorted(state.nodes_in_hand())
-        held_off = sorted(set(state.held_off) - set(in_hand))
+        held_off, room = sorted(set(state.held_off) - set(in_hand)), max(MAXIMUM_SEEN - len(in_hand), 0)
+        if len(held_off) > room:  # in turns, a minute each: one that is well is left alone no longer
+            first = int(workflow.now().timestamp() // 60) * room % len(held_off)
+            held_off = held_off[first:] + held_off[:first]
         past = sorted(state.pauses, key=lambda each: each.over_at(workflow.now()) or workflow.now())[-1:]
         halt_over = "; ".join(["new repairs begin again", *(f"the pause was {each.described(workflow.now())}" for each in past)])
         return ScanRequest(
@@ -262,8 +265,9 @@ class ScannerStory:
             inventory=report.inventory if report is not None else 0,
             work_in_hand=bool(self.queue.asking or state.permits or state.queue),
             # Of the nodes that are held off as many as there is room for: what becomes of them matters to us, too.
-            watching=tuple(dict.fromkeys((*in_hand, *held_off[: max(MAXIMUM_SEEN - len(in_hand), 0)], *self.queue.asking))),
-            notified=tuple(state.notified.items()),
+            watching=tuple(dict.fromkeys((*in_hand, *held_off[:room], *self.queue.asking))),
+            # The report has those first of which no episode was notified yet: one that asks has to be among them.
+            notified=tuple(each for each in state.notified.items() if each[0] not in self.queue.asking),
             wait=self._scanner.wait,
             check_versions=report.check_versions if report is not None else (),
             begun=tuple(state.preservations),
