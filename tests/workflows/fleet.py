@@ -1,8 +1,9 @@
 """A cluster as it really is, and the worker that serves its scanner: the truth for random plays of the scanner's side.
 
 The scanner is the real workflow on the clockwork, and what it sees is drawn up by the real ledger from Nodes and checks as they
-are, a moment late where a watch is behind. Its episodes are played: each looks with the real gate before each act, by the
-scanner's own answer about permits and modes. What may happen is `fleet_moves.py`, what must not is `fleet_referee.py`.
+are, a moment late where a watch is behind. Its episodes are played: each looks with the real gate before each act, by its
+check as it is and the scanner's own answer about permits and modes. What may happen is `fleet_moves.py`, what must not is
+`fleet_referee.py`.
 """
 
 from __future__ import annotations

@@ -14,8 +14,10 @@ from typing import Any
 
 from activities.cluster.objects.live_node import seen_node
 from policy.checks.fence_policies import NO_POLICIES, FencePolicies, ScopeCap
+from policy.checks.verdict import JudgedTarget
 from policy.episode.gate import Objection, Operation, Weight
 from policy.episode.messages import Outcome, Pinned, episode_id
+from policy.episode.need_now import NeedSeen, need_now
 from policy.episode.permits import (
     PermitAnswer,
     PermitDecision,
@@ -625,13 +627,17 @@ class FleetPlay:
             fleet.ends(episode, Outcome.RELEASED.value, why.reason if why.weight is Weight.VETOED else "")
 
     def _objection(self, episode: Episode, operation: Operation, answer: PermitQuestions | None) -> Objection | None:
-        """As a last look has it."""
-        body, by_need = self.fleet.nodes[episode.node], episode.asked is not None and episode.asked.need is not None
+        """As a last look has it, also of its need: a check that was deleted, or no longer selects the node, asks for nothing."""
+        fleet, need = self.fleet, episode.asked.need if episode.asked is not None else None
+        check = fleet.checks[need.check.name] if need is not None and need.check is not None else None
+        body = fleet.nodes[episode.node]
+        node = body.view() if body.present else None
         pinned = Pinned(node=episode.node, uid=episode.uid, provider_id=episode.provider_id)
-        seen = seen_node(episode.node, body.view() if body.present else None)
-        well = Objection(rule="", reason="it is well", weight=Weight.NEED_GONE) if body.well and by_need else None
-        identity = compare_identity(pinned, seen, destructive=True)
-        return self.fleet.objection(episode, operation, answer, identity=identity, need=well)
+        identity = compare_identity(pinned, seen_node(episode.node, node), destructive=True)
+        asking = check.document() if check is not None and check.present else None
+        seen = NeedSeen(node=node, asking=asking, targets=(JudgedTarget(episode.node, node=node),), destructive=True)
+        unneeded = need_now(need, seen, fleet.now).objection if need is not None else None
+        return fleet.objection(episode, operation, answer, identity=identity, need=unneeded)
 
     def _acts(self, episode: Episode, operation: Operation, looked: datetime) -> None:
         fleet, body = self.fleet, self.fleet.nodes[episode.node]

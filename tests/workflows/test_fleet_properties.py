@@ -150,6 +150,9 @@ FOUND = {
     "S44: a scanner that does not know yet which acts are licensed says so": (75, """
         sickens(782541436), then 12 s  sets_mode(824233494), then 5 s  is_terminated(551962667), then 2 s
         unsets_mode(723117182), then 0 s  sickens(914746551), then 31 s"""),
+    "S20: a played episode acts no more for a check that was deleted, as no last look lets a real one": (600, """
+        sickens(916325799), then 0 s  aborts(162252706), then 12 s  replaces_check(106171502), then 0.3 s
+        annotates_check(634067097), then 31 s"""),
 }  # fmt: skip
 
 
