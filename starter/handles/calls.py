@@ -56,6 +56,8 @@ UNSEEN_END = (
 UNDECODED = (ValueError, LookupError, RuntimeError, TypeError, SettingsError)
 """What decoding raises for what no version of ours wrote, and for what was encrypted with an unknown key."""
 
+UNREADABLE = "can't be read here: another version of nodewarden wrote it, or it was encrypted with a key that is missing here"
+
 T = TypeVar("T")
 
 
@@ -68,7 +70,11 @@ async def ask(
     condition, until = QueryRejectCondition.NOT_OPEN if only_open else None, time.monotonic() + ANSWER_WITHIN.total_seconds()
     while True:
         try:
-            result: T = await handle.query(query, result_type=answer, reject_condition=condition, rpc_timeout=ANSWER_WITHIN)
+            result: T | Exception
+            try:
+                result = await handle.query(query, result_type=answer, reject_condition=condition, rpc_timeout=ANSWER_WITHIN)
+            except UNDECODED as error:
+                result = error
             queue = (await handle.describe(rpc_timeout=ANSWER_WITHIN)).task_queue
         except WorkflowQueryRejectedError as error:
             raise MissingError(f"no open {what}") from error
@@ -87,6 +93,8 @@ async def ask(
             if queue != options.WORKFLOW_QUEUE:
                 ends = f"`temporal workflow terminate --workflow-id {shlex.quote(workflow_id)} --reason …`"
                 raise RefusedError(f"{what}: it runs on task queue {in_a_line(queue, 200)}, and is none of nodewarden's: {ends}")
+            if isinstance(result, Exception):
+                raise RefusedError(f"{what}: its answer {UNREADABLE}: {in_a_line(str(result), 200)}") from result
             return result
 
 

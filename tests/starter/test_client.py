@@ -18,9 +18,11 @@ from temporalio.api.enums.v1 import WorkflowTaskFailedCause
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import PollWorkflowTaskQueueRequest, RespondWorkflowTaskFailedRequest
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError, WorkflowHandle, WorkflowQueryFailedError
+from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Worker
 
+from activities.contracts import search_attributes
 from activities.our_workflows import BUSY
 from activities.temporal_clients import ObservationStarter
 from policy.episode.messages import FencingInput, NeedKind, Outcome, Phase, device_check_id, scanner_id
@@ -522,3 +524,62 @@ async def test_s49_a_record_that_no_scanner_makes_is_left_out_and_counted(found:
     observations = Observations(client, cast("History", None))
     assert await observations._record("a", own.workflow_id, "run-1") is None
     assert await observations._record("a", own.workflow_id, "run-1") == own
+
+
+@workflow.defn(name="Fencing", sandboxed=False)
+class StrangeFencing:
+    """Answers what no version of ours has written."""
+
+    @workflow.run
+    async def run(self, _request: dict[str, str]) -> None:
+        await workflow.sleep(timedelta(hours=1))
+
+    @workflow.query
+    def status(self) -> dict[str, str]:
+        return {"phase": "a phase of no build"}
+
+
+async def test_s44_an_episode_of_a_stranger_with_an_answer_that_can_not_be_read_hides_no_other(
+    warden: Nodewarden, client: Client, cluster: str
+) -> None:
+    """S44, S49: one that any client of Temporal has started failed `status`, and each page, for the whole cluster."""
+    queue = f"theirs-{cluster}"
+    attributes = [SearchAttributePair(search_attributes.CLUSTER, cluster), SearchAttributePair(search_attributes.KIND, "Fencing")]
+    await warden.fence(cluster, "node-1", reason="smoke")
+    async with Worker(client, task_queue=queue, workflows=[StrangeFencing]):
+        await client.start_workflow(
+            "Fencing",
+            {},
+            id=f"episode/{cluster}/node-9",
+            task_queue=queue,
+            search_attributes=TypedSearchAttributes(attributes),
+        )
+        async with asyncio.timeout(20):
+            while len(await warden.history.open(cluster)) < 2:
+                await asyncio.sleep(0.1)
+        status = await warden.status(cluster)
+    assert [each.node for each in status.episodes] == ["node-1"]
+    assert [(each.node, "is none of nodewarden's" in each.problem) for each in status.silent] == [("node-9", True)]
+
+
+async def test_s44_an_episode_of_another_build_is_shown_as_one_that_can_not_be_read_here(
+    warden: Nodewarden, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S44: a phase that only the newer worker knows. The page and the commands are rolled before or after the workers."""
+    query = WorkflowHandle.query
+
+    async def of_another_build(handle: WorkflowHandle[object, object], *asked: object, **options: object) -> object:
+        if handle.id.endswith("/node-9"):
+            options["result_type"] = dict[str, Phase]
+        return await query(handle, *asked, **options)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(WorkflowHandle, "query", of_another_build)
+    for node in ("node-1", "node-9"):
+        await warden.fence(cluster, node, reason="smoke")
+    async with asyncio.timeout(20):
+        while len(await warden.history.open(cluster)) < 2:
+            await asyncio.sleep(0.1)
+    status = await warden.status(cluster)
+    assert [each.node for each in status.episodes] == ["node-1"]
+    (unread,) = status.silent
+    assert unread.problem.startswith("episode of node-9: its answer can't be read here: another version of nodewarden wrote it")
