@@ -16,6 +16,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -34,6 +35,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 LAST_SECONDS = 5.0
 EXPORT_SECONDS = 4
 """So long an exporter of OTLP tries."""
+REFUSALS = frozenset({HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.BAD_REQUEST})
+"""After the second OTLP has nothing sent again as it is; OpenTelemetry's collector answers it to what is too large, too."""
 
 _log = logging.getLogger(__name__)
 
@@ -43,6 +46,10 @@ RecordDecisions = Callable[[Sequence[Decision]], Awaitable[None]]
 """Returns once the records are written, or can't be soon. Raises nothing."""
 
 
+class RefusedRecordsError(OSError):
+    """A sink never takes these records together."""
+
+
 class Sink(ABC):
     """Where records go. Called by one thread of its own."""
 
@@ -50,7 +57,8 @@ class Sink(ABC):
 
     @abstractmethod
     def write(self, lines: Sequence[Line]) -> None:
-        """Return once they are there. Raises OSError where they may not be: they are written again."""
+        """Return once they are there. Raises OSError where they may not be: they are written again. RefusedRecordsError: fewer
+        may be taken, and a single one never is."""
 
 
 class FileSink(Sink):
@@ -94,14 +102,25 @@ class OtlpSink(Sink):
 
     def __init__(self, endpoint: str, *, headers: Mapping[str, str], ca_file: Path | None, identity: str) -> None:
         """Raises ImportError without the extra `otel`."""
+        import requests
         from opentelemetry._logs import LogRecord, SeverityNumber
         from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
         from opentelemetry.sdk._logs import ReadableLogRecord
         from opentelemetry.sdk._logs.export import LogRecordExportResult
         from opentelemetry.sdk.resources import Resource
 
+        answers, session = deque[int](maxlen=1), requests.Session()
+
+        def answered(response: requests.Response, **_options: object) -> None:
+            answers.append(response.status_code)
+
+        session.hooks["response"].append(answered)
         exporter = OTLPLogExporter(
-            endpoint=endpoint, headers=headers, certificate_file=str(ca_file) if ca_file else None, timeout=EXPORT_SECONDS
+            endpoint=endpoint,
+            headers=headers,
+            certificate_file=str(ca_file) if ca_file else None,
+            timeout=EXPORT_SECONDS,
+            session=session,
         )
         resource = Resource.create({"service.name": "nodewarden", "service.instance.id": identity})
 
@@ -123,14 +142,21 @@ class OtlpSink(Sink):
                 resource,
             )
 
-        def export(lines: Sequence[Line]) -> bool:
-            return exporter.export([record(each) for each in lines]) is LogRecordExportResult.SUCCESS
+        def export(lines: Sequence[Line]) -> int | None:
+            """None: they are taken; else the last answer's status, 0 where there was none."""
+            answers.clear()
+            if exporter.export([record(each) for each in lines]) is LogRecordExportResult.SUCCESS:
+                return None
+            return answers[0] if answers else 0
 
         self._export = export
 
     def write(self, lines: Sequence[Line]) -> None:
         """The exporter itself tries again for a moment."""
-        if not self._export(lines):
+        status = self._export(lines)
+        if status in REFUSALS:
+            raise RefusedRecordsError(f"the collector, or a proxy before it, refuses them with HTTP {status}")
+        if status is not None:
             raise OSError("the collector did not take them")
 
 
@@ -142,7 +168,7 @@ class _Lane:
         self._changed = threading.Condition()
         self._waiting = deque[Line]()
         self._ends = False
-        self._accepted = self._written = self._lost = 0
+        self._accepted = self._done = self._lost = 0
         self._expected = deque[tuple[int, asyncio.Future[None]]]()
         self.late = False
         """Whether an act has waited for it in vain since it last had written everything."""
@@ -156,7 +182,7 @@ class _Lane:
         written = self._loop.create_future()
         with self._changed:
             if len(self._waiting) + len(lines) > MOST_WAITING:
-                self._drop(len(lines))
+                self._drop(len(lines), f"{len(self._waiting)} wait already")
                 written.set_result(None)
                 return written
             self._waiting.extend(lines)
@@ -172,36 +198,54 @@ class _Lane:
             self._changed.notify()
         await asyncio.to_thread(self._thread.join, LAST_SECONDS)
         if self._waiting:
-            self._drop(len(self._waiting))
+            self._drop(len(self._waiting), "the worker ends")
 
-    def _drop(self, number: int) -> None:
+    def _drop(self, number: int, why: str) -> None:
         self._lost += number
         metrics.DECISIONS.add(self._meter, number, sink=self._sink.name, result="lost")
         if self._lost == number or self._ends:
-            _log.error("decision stream, %s: %d records are lost: %d wait already", self._sink.name, number, len(self._waiting))
+            _log.error("decision stream, %s: %d records are lost: %s", self._sink.name, number, why)
 
-    def _wrote(self, number: int) -> None:
-        self._written += number
-        metrics.DECISIONS.add(self._meter, number, sink=self._sink.name, result="written")
-        while self._expected and self._expected[0][0] <= self._written:
+    def _taken(self, number: int, refused: RefusedRecordsError | None) -> None:
+        """So many wait no longer: they are written, or lost."""
+        self._done += number
+        if refused is None:
+            metrics.DECISIONS.add(self._meter, number, sink=self._sink.name, result="written")
+        else:
+            self._drop(number, str(refused))
+        while self._expected and self._expected[0][0] <= self._done:
             _, written = self._expected.popleft()
             if not written.done():
                 written.set_result(None)
         if not self._expected:
-            self.late, self._lost = False, 0
+            self.late, self._lost = False, self._lost if refused else 0
+
+    def _remove(self, number: int, refused: RefusedRecordsError | None = None) -> None:
+        with self._changed:
+            for _ in range(number):
+                self._waiting.popleft()
+        with contextlib.suppress(RuntimeError):  # a write that has outlived its worker's loop
+            self._loop.call_soon_threadsafe(self._taken, number, refused)
 
     def _serve(self) -> None:
-        pause = 0.0
+        """After a failure half as many go in one write, and after each success twice as many: a request may be too large for the
+        sink, and not each proxy says so."""
+        pause, at_once = 0.0, AT_ONCE
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._waiting or self._ends)
                 if not self._waiting:
                     return
-                lines = [self._waiting[place] for place in range(min(len(self._waiting), AT_ONCE))]
+                lines = [self._waiting[place] for place in range(min(len(self._waiting), at_once))]
             try:
                 self._sink.write(lines)
             except Exception as error:  # noqa: BLE001 - whatever a library raises, the next try may be better
-                if not pause:
+                at_once = max(len(lines) // 2, 1)
+                if isinstance(error, RefusedRecordsError):
+                    if len(lines) > 1:
+                        continue
+                    self._remove(1, error)  # and a pause: a sink that refuses everything empties no queue
+                elif not pause:
                     _log.warning("decision stream, %s: records are not taken, and are tried again: %s", self._sink.name, error)
                 pause = min(pause * 2 or FIRST_PAUSE, LONGEST_PAUSE)
                 with self._changed:
@@ -210,12 +254,8 @@ class _Lane:
                 continue
             if pause:
                 _log.info("decision stream, %s: records are taken again", self._sink.name)
-            pause = 0.0
-            with self._changed:
-                for _ in lines:
-                    self._waiting.popleft()
-            with contextlib.suppress(RuntimeError):  # a write that has outlived its worker's loop
-                self._loop.call_soon_threadsafe(self._wrote, len(lines))
+            pause, at_once = 0.0, min(at_once * 2, AT_ONCE)
+            self._remove(len(lines))
 
 
 class DecisionStream:

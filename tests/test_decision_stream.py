@@ -25,7 +25,7 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 from temporalio.client import Client
 
 from activities import decision_stream
-from activities.decision_stream import PATIENCE, DecisionStream, FileSink, Line, Sink
+from activities.decision_stream import PATIENCE, DecisionStream, FileSink, Line, RefusedRecordsError, Sink
 from policy.episode.decisions import Decision, DecisionKind, decision_of, kind_of
 from policy.episode.messages import RecordEntry
 from tests.documents import ROOT
@@ -67,6 +67,9 @@ class Slow(Sink):
 
     got: list[str] = field(default_factory=list)
     failures: int = 0
+    most: int = 1000
+    error: type[OSError] = OSError
+    sizes: list[int] = field(default_factory=list)
     may_write: threading.Event = field(default_factory=threading.Event)
 
     def write(self, lines: Sequence[Line]) -> None:
@@ -74,6 +77,9 @@ class Slow(Sink):
         if self.failures:
             self.failures -= 1
             raise OSError("no space left on device")
+        self.sizes.append(len(lines))
+        if len(lines) > self.most or (lines[0]["message"] == "too large" and len(lines) == 1):
+            raise self.error("a limit")
         self.got += [each["id"] for each in lines]
 
 
@@ -246,6 +252,48 @@ async def test_a_full_queue_drops_counts_and_says_so_once(
     assert len([each for each in caplog.records if "are lost" in each.getMessage()]) == 1
 
 
+@pytest.mark.parametrize("error", [OSError, RefusedRecordsError], ids=["without a word of it", "as it says"])
+async def test_a_sink_that_takes_a_few_at_once_gets_all_and_many_again_once_it_takes_them(
+    monkeypatch: pytest.MonkeyPatch, error: type[OSError]
+) -> None:
+    """A proxy may cut the connection where a request is too large, and a slow line takes too long for it."""
+    monkeypatch.setattr(decision_stream, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(decision_stream, "PATIENCE", 20)
+    sink = Slow(most=7, error=error)
+    async with DecisionStream([sink]) as stream:
+        recording = asyncio.create_task(stream.record(several(60)))
+        sink.may_write.set()
+        await recording
+        assert sink.got == [f"run/{number}" for number in range(1, 61)]
+        sink.most = 1000
+        sink.sizes.clear()
+        for _ in range(2):
+            await stream.record(several(40))
+    assert sink.sizes[-1] == 40
+
+
+async def test_a_record_that_is_refused_alone_is_lost_counted_and_said_once_and_holds_up_no_other(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(decision_stream, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(decision_stream, "PATIENCE", 20)
+    counting = Counting()
+    monkeypatch.setattr(decision_stream.metrics, "DECISIONS", counting)
+    records = several(9)
+    for number in (3, 4):
+        records[number - 1] = replace(records[number - 1], message="too large")
+    sink = Slow(most=1, error=RefusedRecordsError)
+    sink.may_write.set()
+    async with DecisionStream([sink]) as stream:
+        async with asyncio.timeout(15):  # an act waits no longer for it than for others
+            await stream.record(records)
+    assert sink.got == [each.id for each in records if each.message != "too large"]
+    assert counting.counts == {"written": 7, "lost": 2}
+    assert [each.getMessage() for each in caplog.records if each.levelno == logging.ERROR] == [
+        "decision stream, slow: 1 records are lost: a limit"
+    ]
+
+
 @dataclass
 class Counting:
     """In the metric's place."""
@@ -297,6 +345,23 @@ async def test_a_collector_that_is_away_holds_up_no_act() -> None:
         assert loop.time() - began < PATIENCE + 2
         ending = loop.time()
     assert loop.time() - ending < decision_stream.LAST_SECONDS + 2
+
+
+async def test_what_has_waited_for_a_collector_gets_through_a_proxy_that_limits_the_size_of_requests(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As nginx or an ingress before it, and `aiohttp` here, take 1 MiB. Alone each record is a thousandth of that."""
+    monkeypatch.setattr(decision_stream, "FIRST_PAUSE", 0.01)
+    detail = "what a fencing has read of its devices; " * 60
+    async with composed(StreamSettings(otlp=LogsSettings(endpoint=collector.endpoint))) as record:
+        await record([replace(each, message=detail) for each in several(700)])
+        versions = {str(number): detail for number in range(500)}
+        await record([replace(REFUSED, id="run/701", versions=versions), replace(REFUSED, id="run/702")])
+        async with asyncio.timeout(20):
+            while len(collector.records) < 701:
+                await asyncio.sleep(0.05)
+    ids = {item.value.string_value for each in collector.records for item in each.attributes if item.key == "log.record.uid"}
+    assert ids == {f"run/{number}" for number in range(1, 703)} - {"run/701"}
 
 
 async def test_without_the_extra_the_setting_is_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
