@@ -12,7 +12,7 @@ and notifies people. That *we* request no deletion before off is proven is decid
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from heapq import nsmallest
@@ -139,13 +139,15 @@ class DataAtRiskWarning:
 class _Incident:
     """A NotReady node with volumes attached, not proven off.
 
-    tried: its pods were read, with or without success. pods: the uids of those with volumes at the last look.
+    tried: its pods were read, with or without success. pods: the uids of those with volumes at the last look. needed: attachments
+    that a pod needed once; that one of its pods goes is seen by its uid.
     """
 
     __slots__ = (
         "counted_at",
         "deadline",
         "looked_at",
+        "needed",
         "node",
         "notified_at",
         "patience",
@@ -165,6 +167,7 @@ class _Incident:
         self.requested: datetime | None = None
         self.patience: timedelta | None = None
         self.pods: frozenset[str] = frozenset()
+        self.needed: frozenset[str] = frozenset()
         self.deadline: datetime | None = None
         self.notified_at: datetime | None = None
         self.counted_at: datetime | None = None
@@ -270,7 +273,7 @@ class DataAtRisk:
     # What is to be done about it ------------------------------------------------------------------------------------
 
     def to_look_at(self, now: datetime, limit: int) -> list[str]:
-        """Nodes that need a look at their pods now; call `looked` or `not_looked` for each."""
+        """Nodes that need a look at their pods now; call `looked`, then `traced`, or `not_looked` for each."""
         chosen = list[str]()
         while len(chosen) < limit and (node := self._looks.take(now)) is not None:
             chosen.append(node)
@@ -281,7 +284,7 @@ class DataAtRisk:
 
         A pod that is gone since the last look counts as deleted right after that look, the worst case. Where more volumes are
         attached than the pods have, one is attached that no pod needs: since this look, or at the first look since the node
-        went down.
+        went down. Where no more are, that proves nothing: a pod may have a claim of what nothing attaches (see `to_trace`).
         """
         incident = self._incidents.get(node)
         if incident is None:
@@ -297,9 +300,30 @@ class DataAtRisk:
         incident.patience = min((pod.patience for pod in found if pod.patience is not None), default=None)
         incident.pods = frozenset(pod.uid for pod in found)
         incident.looked_at, incident.tried = at, True
-        # No deletion after this look leads to a detachment before the next one.
-        self._plan_look(incident, later(at, FORCE_DETACH_AFTER, -self._margin))
+        # No deletion after this look leads to a detachment before the next one, nor what was unwanted when the node went down.
+        first = self._traced_from(incident)
+        self._plan_look(incident, first if at < first else later(at, FORCE_DETACH_AFTER, -self._margin))
         self._set_deadline(incident)
+
+    def to_trace(self, node: str, at: datetime) -> tuple[str, ...]:
+        """After a look: the attachments of which it must be known whether a pod needs them; call `traced`. None before people
+        would have to know of one that no pod has needed since the node went down: most nodes are back or proven off by then, and
+        each costs requests."""
+        incident = self._incidents.get(node)
+        if incident is None or at < self._traced_from(incident) or (incident.deadline or NEVER) <= at:
+            return ()
+        return tuple(name for name in self._attachments[node] if name not in incident.needed)
+
+    def traced(self, node: str, needed: Mapping[str, bool]) -> None:
+        """For each of `to_trace`, whether a pod has its claim; False where that is not known. One that none has counts as
+        unwanted since the node went down, the worst case."""
+        incident = self._incidents.get(node)
+        if incident is None:
+            return
+        incident.needed |= {name for name, is_needed in needed.items() if is_needed}
+        if not incident.needed.issuperset(needed.keys() & set(self._attachments[node])):
+            incident.requested = min(filter(None, (incident.requested, incident.since)))
+            self._set_deadline(incident)
 
     def not_looked(self, node: str, now: datetime) -> None:
         """The pods could not be read: what was known stays; where nothing was, the default toleration counts."""
@@ -390,6 +414,9 @@ class DataAtRisk:
             self._looks.drop(node)
             self._notifications.drop(node)
             self.version += 1
+
+    def _traced_from(self, incident: _Incident) -> datetime:
+        return later(incident.since, FORCE_DETACH_AFTER, -self._margin)
 
     def _set_deadline(self, incident: _Incident) -> None:
         incident.deadline = deadline(incident.since, incident.requested, incident.patience, margin=self._margin)

@@ -41,6 +41,7 @@ from workers.connect import watch_temporal
 pytestmark = pytest.mark.timeout(15)
 
 ATTACHMENTS = "/apis/storage.k8s.io/v1/volumeattachments"
+VOLUMES = "/api/v1/persistentvolumes"
 PODS = "/api/v1/namespaces/default/pods"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 EVENTS = "/api/v1/namespaces/default/events"
@@ -140,9 +141,17 @@ async def add_pod(person: ApiClient, name: str, *, claim: str = "data", seconds:
     await person.create(PODS, {"metadata": {"name": name}, "spec": spec})
 
 
-async def attach(person: ApiClient, name: str, *, node: str = SICK) -> None:
+async def attach(person: ApiClient, name: str, *, node: str = SICK, claim: str = "data") -> None:
+    """With the volume, which is bound to that claim."""
     spec = {"attacher": "csi.example", "nodeName": node, "source": {"persistentVolumeName": f"pv-{name}"}}
     await person.create(ATTACHMENTS, {"metadata": {"name": name}, "spec": spec})
+    volume = {
+        "claimRef": {"namespace": "default", "name": claim},
+        "capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteOnce"],
+        "csi": {"driver": "csi.example", "volumeHandle": name},
+    }
+    await person.create(VOLUMES, {"metadata": {"name": f"pv-{name}"}, "spec": volume})
 
 
 async def fall(person: ApiClient, age: timedelta, *, ready: str = "Unknown") -> None:
@@ -190,6 +199,54 @@ async def test_what_is_past_already_is_told_at_once_and_once_whatever_worker_sca
     assert len(scans.meter.counted) == 1
     at_risk = {(When.DATA_AT_RISK, SICK)}
     assert {(each.when, each.node) for each in scans.notices} == {(When.CIRCUIT_BREAKER, ""), *at_risk}
+
+
+@pytest.mark.parametrize("beside", ["", "shared-nfs"], ids=["alone", "beside a pod with a claim that nothing attaches"])
+@pytest.mark.parametrize("late", [True, False], ids=["down for long", "down for a moment"])
+async def test_s36_a_volume_that_no_pod_needs_is_warned_of_whatever_else_is_claimed_on_the_node(
+    cluster: ApiClient, scans: Scans, beside: str, late: bool
+) -> None:
+    """S36, S41: its pod was taken away by force before a worker looked, and Kubernetes detaches it six minutes after NotReady.
+    Beside it is a pod that stays for ever: an agent with a claim of NFS, or a tenant's with a claim that is not there."""
+    await cluster.delete(f"{PODS}/db-0", grace_seconds=0)
+    if beside:
+        await add_pod(cluster, "agent", claim=beside, seconds=None)
+    scan = await scans.open()
+    await fall(cluster, timedelta(minutes=20) if late else timedelta(minutes=5, seconds=-2))
+    report = await scans.observe_until(scan, lambda report: report.at_risk.nodes and not report.at_risk.unread)
+    assert late or not scans.meter.counted
+    watching = asyncio.create_task(scans.observe(scan, report, wait=4.0))
+    await until(lambda: scans.meter.counted, 4)
+    await ended(watching)
+
+
+@pytest.mark.parametrize("fault", [None, "gone", "refused", "inline"])
+async def test_s36_of_a_volume_that_can_not_be_traced_people_are_warned_early_and_of_one_with_a_pod_that_stays_never(
+    api: ApiServer, cluster: ApiClient, scans: Scans, fault: str | None
+) -> None:
+    """S36, S41: a doubt is a warning."""
+    await cluster.delete(f"{PODS}/db-0", grace_seconds=0)
+    await add_pod(cluster, "db-1", seconds=None)
+    if fault == "gone":
+        await cluster.delete(f"{VOLUMES}/pv-va-1")
+    elif fault == "refused":
+        api.faults.add(Fault(accident=Accident.STATUS, path="persistentvolumes", status=403, user_agent="nodewarden/"))
+    elif fault == "inline":
+        source = {"inlineVolumeSpec": {"csi": {"driver": "csi.example", "volumeHandle": "1"}, "accessModes": ["ReadWriteOnce"]}}
+        spec = {"attacher": "csi.example", "nodeName": SICK, "source": source}
+        await cluster.delete(f"{ATTACHMENTS}/va-1")
+        await cluster.create(ATTACHMENTS, {"metadata": {"name": "va-2"}, "spec": spec})
+    scan = await scans.open()
+    await fall(cluster, timedelta(hours=1))
+    report = await scans.observe_until(scan, lambda report: report.at_risk.nodes and not report.at_risk.unread)
+    watching = asyncio.create_task(scans.observe(scan, report, wait=4.0))
+    if fault:
+        await until(lambda: scans.meter.counted, 4)
+    else:
+        risk = scan.view.at_risk
+        await until(lambda: risk.next_due is not None and risk.next_due > now() + timedelta(minutes=4))
+        assert scans.meter.counted == []
+    await ended(watching)
 
 
 async def test_s36_no_event_of_another_author_silences_us(cluster: ApiClient, scans: Scans) -> None:

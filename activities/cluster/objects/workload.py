@@ -246,6 +246,14 @@ async def read_attachments(connection: ClusterConnection, node: str) -> tuple[At
     return tuple(found)
 
 
+async def read_attachment(connection: ClusterConnection, name: str) -> Attachment | None:
+    """One of them, None where it is gone; as the API server remembers it. A list, for which the right is there."""
+    query = {"fieldSelector": f"metadata.name={name}", "resourceVersion": "0"}
+    pages = connection.list_pages(VOLUME_ATTACHMENTS.path(), query=query)
+    found = [each async for page in pages for each in _items(_attachments, page.body)]
+    return found[0] if found else None
+
+
 async def read_standing(connection: ClusterConnection, node: str) -> NodeWorkload:
     pods, attachments = await asyncio.gather(read_pods(connection, node), read_attachments(connection, node))
     return NodeWorkload(pods=pods, attachments=attachments)

@@ -20,7 +20,7 @@ from temporalio.exceptions import ApplicationError
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.events import EventRecorder, Happening
 from activities.cluster.api.paths import NODES
-from activities.cluster.objects.workload import INLINE_DISKS, Pod, read_pods
+from activities.cluster.objects.workload import INLINE_DISKS, Pod, claim_of, read_attachment, read_pods
 from activities.cluster.report.background_writer import BackgroundWriter
 from activities.contracts import metrics
 from activities.contracts.scan import ScanRequest
@@ -153,9 +153,9 @@ def _waiting(request: ScanRequest) -> int:
 # Warns people in time that Kubernetes is about to take volumes from a node that is not proven off (S36).
 #
 # `policy/scan/data_at_risk.py` says when that is so; here the pods of such a node are read (a list for that node alone, and one
-# in some minutes at most) and people are warned: an Event on the Node and a metric. It needs no episode and no permit, and no
-# circuit breaker stops it. The scan's long poll calls `begin_due_work` whenever something is due; the work is done beside it,
-# so that no answer waits for it.
+# in some minutes at most), once each volume that is attached to it if it stays down for minutes, and people are warned: an Event
+# on the Node and a metric. It needs no episode and no permit, and no circuit breaker stops it. The scan's long poll calls
+# `begin_due_work` whenever something is due; the work is done beside it, so that no answer waits for it.
 
 log = logging.getLogger(__name__)
 
@@ -218,8 +218,24 @@ class DataAtRiskReporter(BackgroundWriter):
             log.warning("the pods of Node/%s can't be read, what is at risk there is guessed: %s", node, error.message)
             self._at_risk.not_looked(node, at)
             return
-        stays = [_stay(pod) for pod in pods if not pod.finished]
+        standing = [pod for pod in pods if not pod.finished]
+        stays = [_stay(pod) for pod in standing]
         self._at_risk.looked(node, [stay for stay in stays if stay.volumes], at)
+        claims = frozenset[tuple[str, str]]().union(*(pod.claimed for pod in standing))
+        attached = self._at_risk.to_trace(node, at)
+        self._at_risk.traced(node, {name: await self._is_needed(name, claims) for name in attached})
+
+    async def _is_needed(self, attachment: str, claims: frozenset[tuple[str, str]]) -> bool:
+        """Whether it is of a volume that is bound to one of these claims, as that volume says itself (S41), or is gone. Where
+        that can't be known, as of what is inline in a pod, people are warned early rather than late."""
+        try:
+            found = await read_attachment(self._connection, attachment)
+            return found is None or (bool(found.volume) and await claim_of(self._connection, found.volume) in claims)
+        except ApplicationError as error:
+            log.warning(
+                "the volume of VolumeAttachment/%s can't be read, and counts as one at risk: %s", attachment, error.message
+            )
+            return False
 
     async def _warn(self, warned: DataAtRiskWarning, meter: MetricMeter) -> None:
         """People are notified, and the metric counts, whatever becomes of the Event; where another worker has warned, it has done

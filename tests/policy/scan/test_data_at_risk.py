@@ -299,6 +299,34 @@ class TestLooking:
         looked(risks, *pods)
         assert due_of(risks) == due
 
+    def test_what_is_unwanted_is_known_in_time_though_a_pod_has_a_claim_that_nothing_attaches(self) -> None:
+        """S36: a look takes place when it is due at the latest, and each attachment is asked for once."""
+        risks, due = with_one_down(), T0 + seconds(300)
+        risks.put_attachment("va-2", "node-7", T0)
+        stays = (pod("a", patience=None), pod("nfs", patience=None))
+        looked(risks, *stays, at=T0 + seconds(100))
+        assert risks.to_trace("node-7", T0 + seconds(100)) == ()
+        assert (risks.next_due, due_of(risks)) == (due, None)
+        looked(risks, *stays, at=due)
+        assert risks.to_trace("node-7", due) == ("va-1", "va-2")
+        risks.traced("node-7", {"va-1": True, "va-2": True})
+        assert due_of(risks) is None
+        risks.put_attachment("va-3", "node-7", due)
+        looked(risks, *stays, pod("b", patience=None), at=due + seconds(300))
+        assert risks.to_trace("node-7", due + seconds(300)) == ("va-3",)
+        risks.put_attachment("va-4", "node-7", due)
+        risks.traced("node-7", {"va-3": False})
+        assert due_of(risks) == 300
+        assert risks.to_trace("node-7", due + seconds(300)) == (), "people are warned already"
+
+    def test_an_attachment_that_has_gone_meanwhile_is_at_no_risk(self) -> None:
+        risks, late = with_one_down(), T0 + seconds(900)
+        risks.put_attachment("va-2", "node-7", T0)
+        looked(risks, pod("a", patience=None), pod("nfs", patience=None), at=late)
+        risks.remove_attachment("va-2")
+        risks.traced("node-7", {"va-1": True, "va-2": False})
+        assert due_of(risks) is None
+
     def test_a_deletion_that_was_seen_is_never_forgotten(self) -> None:
         """Though the pod is gone by the next look, and nobody could be told meanwhile."""
         risks = with_one_down()
@@ -336,17 +364,20 @@ STEPS = st.lists(
 )
 
 
-@given(steps=STEPS, patience=st.sampled_from([None, 0, 30, 300, 3600]))
-def test_no_forced_detachment_comes_unannounced(steps: list[tuple[str, int, int]], patience: int | None) -> None:
+@given(steps=STEPS, patience=st.sampled_from([None, 0, 30, 300, 3600]), beside=st.booleans())
+def test_no_forced_detachment_comes_unannounced(steps: list[tuple[str, int, int]], patience: int | None, beside: bool) -> None:
     """S36, whatever happens to the pods between our looks: a simulated attach-detach controller never gets ahead of the warning.
 
-    Time goes by second; what is due is done at its moment, as the long poll does.
+    Time goes by second; what is due is done at its moment, as the long poll does. beside: two pods stay for ever, with claims of
+    what nothing attaches.
     """
     stay = None if patience is None else seconds(patience)
     pods = {f"pod-{number}": pod(f"pod-{number}", patience=stay) for number in range(4)}
     risks, now = with_one_down(), T0
     for number in range(3):
         risks.put_attachment(f"va-of-{number}", "node-7", T0)
+    owners = {"va-1": "pod-3"} | {f"va-of-{number}": f"pod-{number}" for number in range(3)}
+    agents = [pod(f"agent-{number}", patience=None) for number in range(2 * beside)]
     unwanted: list[datetime] = [] if stay is None else [T0 + stay]
     told = False
     for action, number, pause in [*steps, ("wait", 0, 700)]:
@@ -361,7 +392,8 @@ def test_no_forced_detachment_comes_unannounced(steps: list[tuple[str, int, int]
         for _ in range(pause):
             if (due := risks.next_due) is not None and due <= now:
                 for each in risks.to_look_at(now, 8):
-                    risks.looked(each, pods.values(), now)
+                    risks.looked(each, [*pods.values(), *agents], now)
+                    risks.traced(each, {name: owners[name] in pods for name in risks.to_trace(each, now)})
                 for warned in risks.due_notifications(now, 8):
                     risks.notified(warned.node, now)
                     told = True
