@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from importlib.util import find_spec, module_from_spec
 from types import ModuleType
 
@@ -20,45 +22,6 @@ def without(package: str) -> Iterator[None]:
         yield
     finally:
         del sys.modules[package]
-
-
-class _Empty(type):
-    """The type of classes that have no content, and of which each attribute is another one."""
-
-    def __getattr__(cls, name: str) -> type:
-        return _empty(name)
-
-
-class _StandIn(ModuleType):
-    """Has a class without content by each name that it is asked for."""
-
-    def __getattr__(self, name: str) -> type:
-        return _empty(name)
-
-
-def _empty(name: str) -> type:
-    if name.startswith("__"):
-        raise AttributeError(name)
-    return _Empty(name, (Exception,), {})
-
-
-@contextmanager
-def with_stand_ins(package: str, *parts: str) -> Iterator[None]:
-    """While this holds, a package that is not loaded yet is empty, for what derives classes from those that it expects there and
-    never makes one. parts: modules of it that are imported by their names."""
-    spec = find_spec(package) if package not in sys.modules else None
-    if spec is None:
-        yield
-        return
-    names = [package, *(f"{package}.{part}" for part in parts)]
-    for name in names:
-        sys.modules[name] = module = _StandIn(name)
-        module.__spec__ = spec  # by which it is asked for whether it is installed
-    try:
-        yield
-    finally:
-        for name in names:
-            del sys.modules[name]
 
 
 @contextmanager
@@ -81,3 +44,9 @@ def import_temporal() -> None:
     installed (as it is with Google's client), would take 16 MB."""
     with without("grpc"):
         import temporalio.client  # noqa: F401 - whatever is imported of it later finds its parts there
+
+
+def import_requests() -> ModuleType:
+    """That package without what guesses how a text is encoded (4 MB)."""
+    with without("chardet"), without("charset_normalizer"), warnings.catch_warnings(action="ignore"):
+        return import_module("requests")

@@ -1,7 +1,7 @@
 """What one plain fencing costs: in Temporal's history, in CPU, in requests, and in time as the cluster sees it.
 
 Everything is real but the cluster: a Temporal dev server and a worker as processes, the simulated API server over HTTP, machines
-behind Google's client or behind BMCs. Nodes under a database hang one after the other, and each is fenced until it works again.
+of a simulated Compute Engine or behind BMCs. Nodes under a database hang one after the other, and each is fenced until it works.
 CPU is what the kernel has counted for the worker, all that it started, and Temporal, less what they use in the same time while
 nothing happens; beside it stands what as many activities use that do nothing (`stage/floor.py`). Moments are the API server's
 and the devices' own; each is counted from the node's deadline, which is a second after its condition's time-out

@@ -1,11 +1,11 @@
 """What one power operation costs: CPU and time of a status reading, with all that is kept between two of them and without, and of
 a whole act: the activity that switches a machine off, which reads, compares which machine it is, commands and reads back.
 
-By IPMI and Redfish against their simulated devices, by a fence agent against the same BMC, and by Google's client. *Cold* is the
+By IPMI and Redfish against their simulated devices, by a fence agent against the same BMC, and by Compute Engine. *Cold* is the
 first operation of a worker: the fork server that has the protocol's library loaded is started for it, the agent is asked to
-describe itself, Google's client is made. *Warm* is each one after it. Both in turns, in one run. Whole acts are those of IPMI and
-Redfish, warm. CPU is the kernel's account of all processes that it takes, and of this one; the devices, which have a thread and
-processes of their own, are left out.
+describe itself, Google is asked for a token. *Warm* is each one after it. Both in turns, in one run. Whole acts are those of IPMI
+and Redfish, warm. CPU is the kernel's account of all processes that it takes, and of this one; the devices, which have a thread
+and processes of their own, are left out.
 
     python -m benchmarks.power [--operations 30] [--json]
 """
@@ -131,7 +131,7 @@ class Devices:
             Way(
                 name="gce",
                 driver=_driver("gce", by_gce, account),
-                forget=_forget_client,
+                forget=_forget_accounts,
             ),
         ]
         if shutil.which(AGENT, path=fence_agent.SEARCH_PATH) and shutil.which("ipmitool"):
@@ -151,10 +151,10 @@ def _driver(name: str, parameters: dict[str, str], credentials: dict[str, str]) 
     return driver_for(device, DeviceCredentials(values=credentials))
 
 
-def _forget_client() -> None:
+def _forget_accounts() -> None:
     from activities.power.gce import client
 
-    client.client_for.cache_clear()
+    client._accounts.clear()
 
 
 async def measure(operations: int) -> list[Measured]:

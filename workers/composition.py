@@ -392,7 +392,7 @@ def _power_serving(
 
 # What a worker loads before the first node fails.
 #
-# A cloud's client library takes more than a second of a core to import. Left to the first act, it is imported while nodes wait to
+# A cloud's client library takes a noticeable time of a core to import. Left to the first act, it is imported while nodes wait to
 # be isolated, and the whole worker stands still with them. Which libraries a cluster needs, its fence configuration says.
 
 

@@ -28,9 +28,20 @@ def leave(code: int) -> NoReturn:
 
 # What was needed for a moment only is given back to the system: the C library keeps it, as after the import of a client.
 
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+DEFAULT_THRESHOLD = 128 * 1024
+
+
+def keep_little_spare_memory() -> None:
+    """Fix what the C library keeps of what is free, and from which size on a block is apart, at its own defaults. Where they are
+    not fixed they grow with each large block that is freed, up to 64 MB for each pool of threads: 14 MB of a worker at rest."""
+    if (set_option := getattr(ctypes.CDLL(None), "mallopt", None)) is not None:
+        for option in (M_TRIM_THRESHOLD, M_MMAP_THRESHOLD):
+            set_option(option, DEFAULT_THRESHOLD)
+
 
 def give_back_memory() -> None:
-    """Of a worker with Google's client that is 20 MB. Where the C library has no way to do so, it keeps them."""
+    """Where the C library has no way to do so, it keeps it."""
     gc.collect()
     if (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
         trim(0)

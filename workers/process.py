@@ -25,7 +25,7 @@ from workers.embedded.server import EmbeddedTemporal, running_endpoint
 from workers.embedded.state_directory import Endpoint
 from workers.errors import SettingsError, StoppedError
 from workers.interceptors.activity_guards import RunGuard
-from workers.os_process import give_back_memory, keep_memory_private
+from workers.os_process import give_back_memory, keep_little_spare_memory, keep_memory_private
 from workers.runtime import alongside
 from workers.telemetry import tracing
 from workers.temporal_namespace import ensure_search_attributes, name_embedded, required_search_attributes
@@ -69,6 +69,7 @@ async def temporal(
     """The Temporal of the settings; where none is named, the embedded one: started (`embed`), else only found. meanwhile: what
     goes on while it is waited for."""
     keep_memory_private()
+    keep_little_spare_memory()
     async with AsyncExitStack() as stack:
         endpoint: Endpoint | None = None
         server: EmbeddedTemporal | None = None

@@ -1,9 +1,9 @@
-"""One call to a cloud's API through a client that blocks: in a thread, over by its deadline, its request sent once or not at all.
+"""One call to a cloud's API by packages that block: in a thread, over by its deadline, its request sent once or not at all.
 
-By themselves boto3 and Google's client block a thread that can't be stopped, repeat what hangs, and start a time-out anew with
-every byte that trickles in; so a command could leave long after its deadline, and be in flight with nothing waiting for it (S20,
-S34). Here they build, sign and read only. The exchange itself runs on the event loop, where it can be ended at any moment, and
-the last look at the clocks comes after name, connection and TLS, just before the first byte. What remains:
+By themselves the clouds' clients block a thread that can't be stopped, repeat what hangs, and start a time-out anew with every
+byte that trickles in; so a command could leave long after its deadline, and be in flight with nothing waiting for it (S20, S34).
+Here they sign and read only. The exchange itself runs on the event loop, where it can be ended at any moment, and the last look
+at the clocks comes after name, connection and TLS, just before the first byte. What remains:
 
 - A thread that looks up a name, or credentials, cannot be stopped. It is left behind; it holds no request and sends none.
 - A socket is closed by a reset, so that what the kernel still holds is not delivered later. What a proxy or the cloud itself has
@@ -74,7 +74,7 @@ class HttpRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpAnswer:
-    """All of it, decompressed."""
+    """All of it, decompressed. headers: found by their names in any case."""
 
     status: int
     reason: str
@@ -216,9 +216,7 @@ class CloudCall:
                 body += chunk
                 if len(body) > ANSWER_LIMIT:
                     raise aiohttp.ClientPayloadError(f"an answer of more than {ANSWER_LIMIT} bytes")
-            return HttpAnswer(
-                status=response.status, reason=response.reason or "", headers=dict(response.headers), body=bytes(body)
-            )
+            return HttpAnswer(status=response.status, reason=response.reason or "", headers=response.headers, body=bytes(body))
 
 
 class _Connector(aiohttp.TCPConnector):

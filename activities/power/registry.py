@@ -16,7 +16,7 @@ LIBRARIES: Mapping[str, str] = {"ec2": "activities.power.ec2", "gce": "activitie
 
 
 def load(name: str) -> None:
-    """Have the client library of a driver imported, where it has one. Takes more than a second."""
+    """Have the client library of a driver imported, where it has one. Takes a noticeable time."""
     if name in LIBRARIES:
         import_module(LIBRARIES[name])
 

@@ -1,4 +1,4 @@
-"""A Compute Engine endpoint on the loopback for Google's own client: instances, disks, operations, and the tokens to ask with.
+"""A Compute Engine endpoint on the loopback: instances, disks, operations, and the tokens to ask with.
 
 It shows the shape of requests, how answers are read, and what becomes of time-outs. Its state rules are ours (`gce_state.py`), so
 whatever passes here is not thereby tried on Google's. It serves, with and without a token as `anonymous` says:

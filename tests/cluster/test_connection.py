@@ -6,6 +6,8 @@ import asyncio
 import socket
 import ssl
 import stat
+import tracemalloc
+from asyncio import sslproto
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -13,6 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 from aiohttp import web
+from aiohttp.test_utils import RawTestServer
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -21,6 +24,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.workflow import ActivityConfig
 
 from activities.cluster.api.connection import ClusterConnection, Timeouts
+from activities.cluster.api.credentials import ExplicitCredentials
 from activities.cluster.api.paths import LEASES, NODES, PODS
 from activities.cluster.api.refusals import ObjectConflict, ObjectExists
 from activities.errors import FINAL, ErrorType, error_type
@@ -282,6 +286,35 @@ async def test_a_borrowed_token_goes_without_our_certificate(tmp_path: Path) -> 
             await theirs.get(NODES.path("node-1"))
     await runner.cleanup()
     assert shown == [(True, ""), (False, "Bearer anns")]
+
+
+async def test_a_tls_connection_keeps_little_memory(tmp_path: Path) -> None:
+    """A cluster has some twenty watches open, and a worker may have fifty clusters. asyncio alone would keep 256 KiB for each."""
+    certificate, key = self_signed(tmp_path)
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(certificate, key)
+    count, arrived, answered = 20, list[str](), asyncio.Event()
+
+    async def answer(request: web.BaseRequest) -> web.Response:
+        arrived.append(request.path)
+        await answered.wait()
+        return web.json_response({})
+
+    server = RawTestServer(answer)
+    await server.start_server(ssl=tls)
+    credentials = ExplicitCredentials(f"https://127.0.0.1:{server.port}", certificate_authority=certificate)
+    async with ClusterConnection(credentials) as connection:
+        tracemalloc.start()
+        asked = [asyncio.create_task(connection.get(NODES.path(f"node-{number}"))) for number in range(count)]
+        while len(arrived) < count:
+            await asyncio.sleep(0.01)
+        kept = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(inclusive=True, filename_pattern=sslproto.__file__)])
+        tracemalloc.stop()
+        answered.set()
+        await asyncio.gather(*asked)
+    await server.close()
+    ends = 2 * count
+    assert sum(trace.size for trace in kept.traces) / ends < 80 * 1024
 
 
 def self_signed(folder: Path) -> tuple[Path, Path]:

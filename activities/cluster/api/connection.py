@@ -12,6 +12,7 @@ import asyncio
 import logging
 import os
 import re
+from asyncio.sslproto import SSLProtocol
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
@@ -71,6 +72,10 @@ LONGEST_REASON = 300
 
 UNCONNECTED = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 """What a client raises before anything was sent."""
+
+# What asyncio reads of a TLS connection at once, and has ready for each: 256 KiB by itself, and some twenty watches of a cluster
+# are open at any time.
+SSLProtocol.max_size = 64 * 1024
 
 log = logging.getLogger(__name__)
 

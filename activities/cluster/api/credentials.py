@@ -207,7 +207,7 @@ class KubeconfigCredentials(ApiCredentials):
 def _official_client() -> tuple[Any, Any]:
     """Its configuration loaders and an empty configuration; imported late, for it costs a process 0.3 s, and without the client
     that blocks, which takes 12 MB."""
-    with without_its_own_module("kubernetes"):
+    with without_its_own_module("kubernetes"), without_its_own_module("kubernetes.aio"):
         from kubernetes.aio import client, config
 
     return config, client.Configuration()

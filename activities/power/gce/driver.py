@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 from uuid import uuid4
 
 from activities.errors import ErrorType
@@ -34,10 +35,6 @@ from policy.fence.power import PowerCapability, PowerState, VolumeState, instanc
 
 if TYPE_CHECKING:
     from google.cloud import compute_v1
-
-    from activities.power.gce.client import Api
-
-Result = TypeVar("Result")
 
 CONSOLE_BYTES = 64 * 1024
 """Of the megabyte that Compute Engine keeps: a kernel's last words, and no more than a record should carry."""
@@ -148,22 +145,17 @@ class GceDriver:
 
     async def off(self, deadline: Deadline) -> None:
         """Stop. Scratch disks are discarded unless configured otherwise: without a word about them a stop is refused."""
-        how = {"discard_local_ssd": self.instance.discard_local_ssd, "no_graceful_shutdown": True, "request_id": str(uuid4())}
-        stop = self._command("off", deadline, lambda api, target: api.instances.stop_unary(request=target | how, **api.once))
+        discard = "true" if self.instance.discard_local_ssd else "false"
+        stop = self._command("off", deadline, "stop", discardLocalSsd=discard, noGracefulShutdown="true")
         await self._unless_suspended("off", stop, deadline)
 
     async def on(self, deadline: Deadline) -> None:
         """Start. Refused as Transient while the instance is still stopping."""
-        how = {"request_id": str(uuid4())}
-        start = self._command("on", deadline, lambda api, target: api.instances.start_unary(request=target | how, **api.once))
-        await self._unless_suspended("on", start, deadline)
+        await self._unless_suspended("on", self._command("on", deadline, "start"), deadline)
 
     async def terminate(self, deadline: Deadline) -> None:
         """Delete the instance, and the disks that are marked to go with it."""
-        how = {"no_graceful_shutdown": True, "request_id": str(uuid4())}
-        await self._command(
-            "terminate", deadline, lambda api, target: api.instances.delete_unary(request=target | how, **api.once)
-        )
+        await self._command("terminate", deadline, noGracefulShutdown="true")
 
     async def given_up(self, machine: str, deadline: Deadline) -> GivenUpReading:
         """An instance that is given up is gone; a managed group may have made another of its name by then, of another number."""
@@ -180,9 +172,8 @@ class GceDriver:
 
     async def console(self, deadline: Deadline) -> str:
         """The newest output of serial port 1."""
-        what = {"port": 1, "start": -CONSOLE_BYTES}
-        output = await self._ask(
-            "console", deadline, lambda api, target: api.instances.get_serial_port_output(request=target | what, **api.once)
+        output: compute_v1.SerialPortOutput = await self._ask(
+            "console", deadline, f"{self._path}/serialPort", "SerialPortOutput", port=1, start=-CONSOLE_BYTES
         )
         return output.contents.encode()[-CONSOLE_BYTES:].decode(errors="replace")
 
@@ -207,7 +198,7 @@ class GceDriver:
         """Ask the disk who uses it. `volume` in the answer is as it was asked for."""
         disk, asked_at = Disk.parse(volume, self.instance), datetime.now(UTC)
         try:
-            found = await self._ask("read volume", deadline, lambda api, _: _get_disk(api, disk))
+            found: compute_v1.Disk = await self._ask("read volume", deadline, disk.handle, "Disk")
         except NotThereError:
             return VolumeReading(volume=volume, state=VolumeState.UNKNOWN, at=asked_at, detail="there is no such disk")
         self._require_name("read volume", found.name, disk.disk)
@@ -224,13 +215,7 @@ class GceDriver:
         found = await self._instance("detach", deadline)
         for attached in found.disks:
             if attached.source and Disk.parse(attached.source, self.instance) == disk:
-                await self._detach_device(attached.device_name, deadline)
-
-    async def _detach_device(self, name: str, deadline: Deadline) -> None:
-        how = {"device_name": name, "request_id": str(uuid4())}
-        await self._command(
-            "detach", deadline, lambda api, target: api.instances.detach_disk_unary(request=target | how, **api.once)
-        )
+                await self._command("detach", deadline, "detachDisk", deviceName=attached.device_name)
 
     async def _unless_suspended(self, operation: str, command: Awaitable[None], deadline: Deadline) -> None:
         """A refusal that more tries can't mend is an error of its own: one more question shows whether the instance is
@@ -249,8 +234,12 @@ class GceDriver:
             problem = "the instance is SUSPENDED with its memory kept: expected a person to resume or delete it"
             raise PowerError(ErrorType.NOT_SUPPORTED, f"{self.endpoint}: {operation!r}: {problem}") from refused
 
+    @property
+    def _path(self) -> str:
+        return f"projects/{self.instance.project}/zones/{self.instance.zone}/instances/{self.instance.instance}"
+
     async def _instance(self, operation: str, deadline: Deadline) -> compute_v1.Instance:
-        found = await self._ask(operation, deadline, lambda api, target: api.instances.get(request=target, **api.once))
+        found: compute_v1.Instance = await self._ask(operation, deadline, self._path, "Instance")
         here = found.zone.rpartition("/")[2] in {"", self.instance.zone}
         self._require_name(operation, found.name if here else "", self.instance.instance)
         return found
@@ -260,36 +249,33 @@ class GceDriver:
         if named != asked:
             raise PowerError(ErrorType.TRANSIENT, f"{self.endpoint}: {operation!r}: the answer does not name {asked}")
 
-    async def _ask(self, operation: str, deadline: Deadline, ask: Callable[[Api, dict[str, Any]], Result]) -> Result:
-        return await self._perform(CloudCall(self.endpoint, operation, deadline, command=False), ask)
+    async def _ask(self, operation: str, deadline: Deadline, path: str, answer: str, **query: int) -> Any:
+        """answer: the name of Google's message that comes back."""
+        return await self._perform(CloudCall(self.endpoint, operation, deadline, command=False), "GET", path, query, answer)
 
-    async def _command(self, operation: str, deadline: Deadline, ask: Callable[[Api, dict[str, Any]], Any]) -> None:
+    async def _command(self, operation: str, deadline: Deadline, act: str = "", **how: str) -> None:
+        """act: what is done to the instance, "" to delete it."""
         call = CloudCall(self.endpoint, operation, deadline, command=True)
-        accepted = await self._perform(call, ask)
+        path, method = (f"{self._path}/{act}", "POST") if act else (self._path, "DELETE")
+        query = how | {"requestId": str(uuid4())}
+        accepted = await self._perform(call, method, path, query, "Operation")
         # Mostly an operation that only begins: how it ends is read from the instance. One that failed already is a refusal.
-        failed = getattr(accepted, "error", None)
-        if failed:
-            said = "; ".join(f"{error.code}: {error.message}" for error in failed.errors)
+        if accepted.error:
+            said = "; ".join(f"{error.code}: {error.message}" for error in accepted.error.errors)
             raise call.failure(ErrorType.TRANSIENT, f"the operation failed ({call.excerpt(said)})")
 
-    async def _perform(self, call: CloudCall, ask: Callable[[Api, dict[str, Any]], Result]) -> Result:
+    async def _perform(self, call: CloudCall, method: str, path: str, query: Mapping[str, str | int], answer: str) -> Any:
         # The worker's own token never goes out in clear, not even to a test endpoint.
         key = None if self.instance.api_is_plain and not self.key else self.key
-        target = {"project": self.instance.project, "zone": self.instance.zone, "instance": self.instance.instance}
+        url = f"{self.instance.api}/compute/v1/{path}" + (f"?{urlencode(query)}" if query else "")
 
-        def work() -> Result:
+        def work() -> Any:
             call.stage = CallStage.LOADING
             from activities.power.gce import client
 
-            return client.perform(call, self.instance.api, key, lambda api: ask(api, target))
+            return client.perform(call, method, url, key, answer)
 
         return await call.run(work)
-
-
-def _get_disk(api: Api, disk: Disk) -> compute_v1.Disk:
-    if disk.regional:
-        return api.region_disks.get(request={"project": disk.project, "region": disk.place, "disk": disk.disk}, **api.once)
-    return api.disks.get(request={"project": disk.project, "zone": disk.place, "disk": disk.disk}, **api.once)
 
 
 def _parsed(parameters: Mapping[str, str]) -> GceInstance:
