@@ -123,7 +123,7 @@ _RANGE = re.compile(r"\[([0-9]{1,9})-([0-9]{1,9})\]", re.ASCII)
 def parse_cluster_api_check(obj: Mapping[str, object]) -> HealthCheck:
     """The whole check, or PolicyError naming object, field and what was expected."""
     head = read_head(obj, kind=KIND, versions=(V1BETA1, V1BETA2), namespaced=True)
-    cluster = head.spec.text("clusterName")
+    cluster = head.spec.name("clusterName")
     selector = _selector(head, cluster)
     parts = _old(head) if head.ref.api_version == V1BETA1 else _new(head)
     remediating = read_remediating(head)

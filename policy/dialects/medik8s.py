@@ -15,6 +15,7 @@ from policy.checks.health_check import ACTIVE, COOLING_DOWN, EscalatingRemediati
 from policy.dialects.common import not_too_many, read_head, read_remediating, threshold
 from policy.fence.template_reader import is_own_template
 from policy.remediation.remediation_objects import SEVERAL_ANNOTATION
+from policy.values.display_text import in_a_line
 from policy.values.errors import PolicyError, shown
 from policy.values.fields import EXPECTED, Fields, Threshold
 from policy.values.object_refs import Dialect, ObjectRef
@@ -52,6 +53,8 @@ FIELDS = (
     "backoff",
 )
 
+LONGEST_PAUSE = 300
+"""Characters of all pause requests together: they go into each report."""
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 _LONGEST_DELAY = timedelta(days=36500)
 
@@ -79,7 +82,7 @@ def parse_node_health_check(obj: Mapping[str, object]) -> HealthCheck:
         min_healthy=min_healthy,
         max_unhealthy=max_unhealthy,
         rungs=rungs,
-        paused="; ".join(pauses),
+        paused=in_a_line("; ".join(pauses), LONGEST_PAUSE),
         healthy_delay=healthy_delay,
         **remediating,
         storm_cooldown=spec.duration("stormCooldownDuration", timedelta(0)) or None,

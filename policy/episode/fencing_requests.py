@@ -23,7 +23,7 @@ from policy.fence.plan import FencingPlan, Freeing, PowerDevice
 from policy.objects.remediations import GIVEN_UP_ANNOTATION, NODE_NAME_ANNOTATION
 from policy.values.errors import PolicyError
 from policy.values.fields import Fields, mapping, mappings
-from policy.values.object_refs import ObjectRef
+from policy.values.object_refs import LONGEST_NAME, ObjectRef
 from policy.values.times import format_duration, moment_of
 
 FINALIZER = "fence-agents-remediation.medik8s.io/far-finalizer"
@@ -238,7 +238,7 @@ def node_of(obj: Mapping[str, object]) -> str:
     metadata = Fields(obj, subject=KIND).within("metadata")
     annotations = metadata.value("annotations")
     named = annotations.get(NODE_NAME_ANNOTATION) if isinstance(annotations, Mapping) else None
-    return named if isinstance(named, str) else metadata.text("name")
+    return named[:LONGEST_NAME] if isinstance(named, str) else metadata.text("name")
 
 
 def plan_of(obj: Mapping[str, object], node: str, *, taint_honoured: bool = True) -> FencingPlan:
@@ -437,5 +437,5 @@ def _operator(metadata: Fields) -> tuple[str, str]:
     for owner in metadata.each("ownerReferences"):
         kind, name = owner.value("kind"), owner.value("name")
         if kind in OPERATORS and isinstance(name, str) and name:
-            return str(kind), name
+            return str(kind), name[:LONGEST_NAME]
     return "", ""

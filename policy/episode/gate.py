@@ -58,6 +58,10 @@ WITHOUT_MACHINE_ANNOTATION = f"remove the annotation {PAUSED_ANNOTATION} or {SKI
 """How a person ends it."""
 
 
+LONGEST_HOLD = 300
+"""Characters that a report and a record repeat of such an annotation: a kubelet may write 256 KB into its own Node's (S41)."""
+
+
 def excluded(node: NodeView) -> str:
     """The medik8s label keeps it out of remediation."""
     return f"the label {EXCLUDE_LABEL}=true keeps {node.name} out of remediation" if node.excluded else ""
@@ -72,7 +76,7 @@ def held(node: NodeView) -> str:
     hold = node.annotations.get(HOLD_ANNOTATION)
     if not is_held(hold):
         return ""
-    return f"the annotation {HOLD_ANNOTATION} holds the node" + (f": {hold}" if hold else "")
+    return f"the annotation {HOLD_ANNOTATION} holds the node" + (f": {hold[:LONGEST_HOLD]}" if hold else "")
 
 
 def switched_off_node(node: NodeView) -> str:

@@ -16,6 +16,7 @@ from functools import lru_cache
 from policy.values.display_text import counted, in_a_line, some_of
 from policy.values.errors import PolicyError
 from policy.values.mode import MODE_KEY, MODE_LABELS, Mode, most_cautious, read_mode
+from policy.values.object_refs import LONGEST_NAME
 from policy.values.selectors import Selector, read_selector
 from policy.values.times import written
 
@@ -252,7 +253,7 @@ def rule_problem(nodes: tuple[str, ...], selector: str) -> str:
     """What is wrong with the nodes of a rule, "" for nothing."""
     if nodes and selector:
         return "expected nodes by name or a selector, got both"
-    if len(nodes) > MOST_NODES or any(not name or len(name) > 253 for name in nodes):
+    if len(nodes) > MOST_NODES or any(not name or len(name) > LONGEST_NAME for name in nodes):
         return f"nodes: expected at most {MOST_NODES} names; a selector covers more"
     if not all(name.isprintable() for name in nodes):
         return "nodes: expected names of nodes, got characters that no name has"

@@ -16,6 +16,7 @@ from typing import Any
 
 from policy.objects.marks import marked_boot
 from policy.objects.nodes import NodeView
+from policy.values.object_refs import LONGEST_NAME
 from policy.values.times import format_duration, later, moment_of, parse_duration, written
 
 NODE_ACTION_VALID_FOR = timedelta(minutes=5)
@@ -35,7 +36,7 @@ CIRCUIT_BREAKER = "circuit-breaker"
 DEVICE_READS_ON = "device-reads-on"
 """What an `ack-off` may override: that a device of the machine says on (S8)."""
 
-LONGEST_NAME, LONGEST_REASON = 253, 2000
+LONGEST_REASON = 2000
 
 
 class Verb(StrEnum):

@@ -13,10 +13,9 @@ from dataclasses import replace
 
 from policy.episode.messages import EpisodeStatus, Phase, Reading, RecordEntry
 from policy.fence.config import FenceStep
+from policy.values.object_refs import LONGEST_NAME
 
 PREFIX = "node-fence-"
-LONGEST_NAME = 253
-"""Characters of an object's name in Kubernetes; a node's own name may be as long."""
 DIGEST_LENGTH = 16
 
 MAXIMUM_JOBS = 50

@@ -18,7 +18,7 @@ from itertools import islice
 from policy.objects.nodes import Condition, NodeView
 from policy.values.display_text import some_of
 from policy.values.machine_apis import CLUSTER_API, MCM, OPENSHIFT, MachineApi, machine_api
-from policy.values.object_refs import ObjectRef
+from policy.values.object_refs import ObjectRef, is_object_name
 from policy.values.times import moment_of
 
 PAUSED_ANNOTATION = "cluster.x-k8s.io/paused"
@@ -232,7 +232,7 @@ def named_by(node: NodeView) -> list[tuple[MachineApi, str, str]]:
     annotations = node.annotations
     found = [(OPENSHIFT, *annotations.get(OPENSHIFT_MACHINE_ANNOTATION, "").partition("/")[::2])]
     found += [(CLUSTER_API, annotations.get(CLUSTER_NAMESPACE_ANNOTATION, ""), annotations.get(CAPI_MACHINE_ANNOTATION, ""))]
-    return [(api, namespace, name) for api, namespace, name in found if namespace and name]
+    return [(api, namespace, name) for api, namespace, name in found if is_object_name(namespace) and is_object_name(name)]
 
 
 def machine_behind(provider_id: str) -> str:
@@ -330,8 +330,8 @@ def cluster_named_by(node: NodeView | None) -> str:
     """Namespace and name of the Node's Cluster, as Cluster API writes it there, "" if it has none."""
     if node is None:
         return ""
-    name, namespace = node.annotations.get(CLUSTER_NAME_ANNOTATION), node.annotations.get(CLUSTER_NAMESPACE_ANNOTATION)
-    return f"{namespace}/{name}" if name and namespace else ""
+    name, namespace = (node.annotations.get(each, "") for each in (CLUSTER_NAME_ANNOTATION, CLUSTER_NAMESPACE_ANNOTATION))
+    return f"{namespace}/{name}" if is_object_name(name) and is_object_name(namespace) else ""
 
 
 def clusters_of(node: NodeView | None, machines: Iterable[MachineView]) -> tuple[str, ...]:

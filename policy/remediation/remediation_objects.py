@@ -23,7 +23,7 @@ from policy.objects.machines import CLUSTER_NAME_LABEL
 from policy.objects.remediations import GIVEN_UP_ANNOTATION, NODE_NAME_ANNOTATION, SUFFIX
 from policy.values.errors import PolicyError, shown
 from policy.values.fields import mapping, mappings
-from policy.values.object_refs import ObjectRef
+from policy.values.object_refs import LONGEST_NAME, ObjectRef
 
 TEMPLATE_NAME_ANNOTATION = "remediation.medik8s.io/template-name"
 CONTROL_PLANE_LABEL = "remediation.medik8s.io/isControlPlaneNode"
@@ -37,7 +37,6 @@ INCIDENT_ANNOTATION = "nodewarden.io/incident"
 OF_MACHINES = "MachineHealthCheck"
 """The kind of health checks, in either group, with remediation objects about Machines."""
 
-LONGEST_NAME = 253
 LONGEST_MESSAGE = 300
 
 

@@ -381,7 +381,8 @@ def _seen_node(snapshot: LedgerSnapshot, name: str) -> SeenNode:
     target = snapshot.nodes.get(name)
     checks = tuple(sorted({key for each in snapshot.called(name) for key in snapshot.verdicts_on(each.victim)}))
     # A given-up object still counts: the episode that parked over it may end only once the object is gone.
-    asked_by = tuple(sorted(each.uid for each in snapshot.requests.values() if not each.withdrawn and each.node == name))
+    asking = (each for each in snapshot.requests.values() if not (each.withdrawn or each.uncounted))
+    asked_by = tuple(sorted(each.uid for each in asking if each.node == name))
     if target is None or target.node is None:
         return SeenNode(node=name, present=False, asked_by=asked_by, others=_others(snapshot, name), checks=checks)
     view, incident, problem = target.node, "", ""

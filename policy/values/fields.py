@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Any
 
 from policy.values.errors import PolicyError, shown
-from policy.values.object_refs import ObjectRef
+from policy.values.object_refs import LONGEST_NAME, ObjectRef
 from policy.values.times import format_duration, parse_duration
 
 LONGEST_DURATION = 64
@@ -77,6 +77,12 @@ class Fields:
         if not isinstance(value, str) or (not value and default != ""):
             quote = " (quote it)" if isinstance(value, bool | int | float) else ""
             raise self.refuse(name, f"expected a non-empty string{quote}, got {shown(value)}")
+        return value
+
+    def name(self, name: str, default: str | None = None) -> str:
+        """The same where no object's name, kind or version is longer: no schema says so."""
+        if len(value := self.text(name, default)) > LONGEST_NAME:
+            raise self.refuse(name, f"expected at most {LONGEST_NAME} characters, got {len(value)}")
         return value
 
     def whole(self, name: str, default: int | None = None, *, minimum: int, maximum: int | None = None) -> int:
@@ -160,10 +166,10 @@ class Fields:
         fields = self.within(name)
         fields.only("apiVersion", "kind", "name", "namespace", "uid", "resourceVersion", "fieldPath")
         return ObjectRef(
-            api_version=fields.text("apiVersion"),
-            kind=fields.text("kind"),
-            name=fields.text("name"),
-            namespace=fields.text("namespace", ""),
+            api_version=fields.name("apiVersion"),
+            kind=fields.name("kind"),
+            name=fields.name("name"),
+            namespace=fields.name("namespace", ""),
         )
 
     def _list(self, name: str) -> list[object]:

@@ -65,6 +65,10 @@ FENCE_NAMESPACE = "nodewarden"
 """The namespace of ConfigMaps with fence configuration unless the settings name another: not `default`, where many people may
 write who are not trusted with machines."""
 
+LONGEST_NAME = 253
+"""Of any object. What one object says of another's name no API server bounds: a longer one is cut where it is read, and so names
+none, since it goes into reports, histories and URLs (S41)."""
+
 _OBJECT_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 _FILE = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9_.:@+=~-]+")
 _VARIABLE = re.compile(r"[A-Za-z_][-._A-Za-z0-9]*")

@@ -219,3 +219,5 @@ async def test_a_request_from_a_namespace_that_no_setting_names_is_refused_to_it
     )
     answered = await person.list(REMEDIATIONS)
     assert not any("status" in each for each in answered["items"]), "once a setting names it, it is carried out"
+    report = await observe(scan, asked(report, watching=(SICK,), wait=0.1))
+    assert [each.asked_by for each in report.seen_nodes] == [()], "there may be any number"

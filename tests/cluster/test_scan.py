@@ -12,6 +12,7 @@ from itertools import count
 from typing import Any
 
 import pytest
+from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.scan import ClusterScan
@@ -21,6 +22,7 @@ from activities.cluster.watch.freshness import ViewLimits
 from activities.cluster.watch.reflector import WatchLimits
 from activities.cluster.watch.view import ClusterView
 from activities.contracts.scan import OpenEpisode
+from activities.errors import ErrorType, error_type
 from activities.worker_clock import wrong_clock
 from policy.checks.health_check import ACTIVE, COOLING_DOWN
 from policy.objects.marks import Mark
@@ -394,6 +396,21 @@ async def test_a_node_with_a_moment_of_no_calendar_holds_up_no_other(person: Api
     for each in (scan, fresh):
         report = await observe_until(each, None, lambda seen: bool(seen.checks and seen.candidates))
         assert ([candidate.node for candidate in report.candidates], report.view.stale) == (["node-1"], "")
+
+
+async def test_s41_a_report_that_temporal_would_not_take_is_refused_in_words_until_it_is_shorter(
+    person: ApiClient, open_scan: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The scanner would be stuck with it for good; so it says why there is no report, and asks again."""
+    await fleet(person)
+    await with_policy(person)
+    scan = await open_scan()
+    monkeypatch.setattr("activities.cluster.acts.scan.LARGEST_REPORT", 500)
+    with pytest.raises(ApplicationError, match=r"more than 500: \d+ of them are rows, .*node='node-") as refused:
+        await observe(scan, asked())
+    assert error_type(refused.value) is ErrorType.INVALID_CONFIG
+    monkeypatch.undo()
+    assert (await observe(scan, asked())).rows
 
 
 async def test_a_check_that_is_being_deleted_counts_no_more(person: ApiClient, open_scan: Open) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
 
@@ -23,11 +24,14 @@ from activities.cluster.watch.view import ClusterView
 from activities.cluster.watch.watches import Watches
 from activities.contracts.scan import OpenEpisode
 from activities.errors import ErrorType, error_type
+from policy.checks.fence_policies import PolicySource
 from policy.episode.messages import Need, NeedKind
+from policy.preservation.preservation_index import PreservationIndex
 from policy.scan.data_at_risk import DataAtRisk
 from policy.scan.evaluation import evaluate
 from policy.scan.explanation import explain
 from policy.scan.ledger import Ledger
+from policy.scan.scan_report import ReportParts
 from policy.values.machine_apis import MCM, OPENSHIFT
 from tests.cluster.fencing_requests import OBEYED, reference, remediation
 from tests.fuzz.strange import (
@@ -62,17 +66,19 @@ VOUCHED = frozenset({("metadata", "name"), ("metadata", "namespace"), ("metadata
 class Followed:
     """The watches of one cluster, told what a server would tell them."""
 
-    def __init__(self) -> None:
+    def __init__(self, watched: Iterable[tuple[paths.Resource, Json]] = WATCHED, source: PolicySource = OBEYED) -> None:
         nowhere, self.ledger = ClusterConnection.to("http://localhost:1"), Ledger()
+        self.kept = PreservationIndex()
         heard = {
             "on_change": lambda: None,
             "on_state": lambda: None,
             "limits": None,
             "at_risk": DataAtRisk(forced=True),
-            "source": OBEYED,
+            "source": source,
+            "preservation_index": self.kept,
         }
         self.watches = Watches(nowhere, self.ledger, machines=None, clock=lambda: NOW, **heard)  # type: ignore[arg-type]
-        for resource, document in WATCHED:
+        for resource, document in watched:
             self.hear(resource, [document])
 
     def hear(self, resource: paths.Resource, documents: Iterable[Json]) -> set[str]:
@@ -84,13 +90,15 @@ class Followed:
                 reflector._on_change(item.key, item.value)
         return {item.key.rpartition("/")[2] for item in items}
 
-    def conclude(self) -> None:
-        """All that is told to people, and written."""
+    def conclude(self) -> ReportParts:
+        """All that is told to people, and written. Returns what a scanner is told."""
         self.watches.hold_back(NOW)
         known = self.ledger.known(NOW)
         evaluate(known)
         explain(known, NODE)
-        report = report_of(self.ledger.report_parts(NOW, [NODE]))
+        needs, _ = self.kept.needs(NOW, self.ledger.sickness_of, self.ledger.sick_nodes, failing=self.ledger.failing(NOW))
+        parts = self.ledger.report_parts(NOW, [NODE], self.kept.exempt, spells=self.ledger.sick_nodes)
+        report = report_of(parts)
         view = cast("ClusterView", SimpleNamespace(ledger=self.ledger, look_again=None, watches=SimpleNamespace(machines=None)))
         publishing, episode = (
             StatusWriter(view, clock=lambda: NOW),
@@ -98,6 +106,7 @@ class Followed:
         )
         for check in report.checks:
             publishing._change(check, self.watches.intake.objects.get(check.ref.key, {}), [episode], report)
+        return replace(parts, preservations=needs)
 
 
 def other(document: Json, **fields: object) -> Json:

@@ -147,7 +147,10 @@ CELLS: dict[tuple[Principal, Act], Cell] = {
         " and an Event name both; delete the one that lies. In each group and check of which it takes the labels"
         " it counts as one more sick node, and with `storage_events` it writes Events about any node.",
     ),
-    (P.KUBELET, A.FLOOD): shown("fuzz/test_objects.py::test_whatever_one_object_holds_the_others_of_its_kind_are_there"),
+    (P.KUBELET, A.FLOOD): shown(
+        "fuzz/test_objects.py::test_whatever_one_object_holds_the_others_of_its_kind_are_there",
+        "fuzz/test_long_words.py::test_s41_no_long_word_of_one_object_makes_a_report_long",
+    ),
     (P.TEMPORAL_CLIENT, A.POWER_OFF): shown(
         f"{FORGED}test_a_command_that_no_look_has_licensed_is_refused",
         f"{FORGED}test_a_look_of_his_own_licenses_nothing",

@@ -455,7 +455,7 @@ def _forgotten(request: RemediationInput, node: LiveNode | None, machine: Machin
     if request.machine is not None and machine is not None:
         there = machine.annotations
     elif node is not None:
-        there = node.annotations
+        there = node.view.annotations
     now = there.get(LAST_REMEDIATION_ANNOTATION, "")
     if request.memory is None or now == request.memory:
         return ""

@@ -12,12 +12,13 @@ import secrets
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from itertools import islice
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+import orjson
 from temporalio import activity
 from temporalio.common import MetricMeter
 from temporalio.exceptions import ApplicationError
@@ -79,6 +80,10 @@ PUBLISH_HALT_SECONDS = 4.0
 """How long a scanner that is stopped may take to say so on every check."""
 
 PREPARING, SWEEPING, UNSCANNED = "preparing", "sweep of NodeFences", "looks for scans"
+
+LARGEST_REPORT, LONGEST_SHOWN = 1024 * 1024, 200
+"""Bytes, and characters of its largest part where there are more. Temporal takes twice as many at once; the scanner has a report
+in its state and parts of it in its next request, and would be stuck for good with what Temporal does not take."""
 
 REMEMBERED = 16
 """Reports that scanners may know of still."""
@@ -402,6 +407,7 @@ class ClusterScan(ScanActivities):
                 return float("inf")
 
     def _answer(self, report: ScanReport) -> ScanReport:
+        _require_short(report)
         self._answered_at = asyncio.get_running_loop().time()
         self._answered[report.digest] = report
         self._answered.move_to_end(report.digest)
@@ -432,6 +438,20 @@ class ClusterScan(ScanActivities):
         await activity.wait_for_worker_shutdown()
         ending.set()
         self.view.wake_scans()
+
+
+def _require_short(report: ScanReport) -> None:
+    """Raises InvalidConfig for one that Temporal might not take, with the part of it that has to become smaller."""
+    if (size := _size(report)) <= LARGEST_REPORT:
+        return
+    name, part = max(((each.name, getattr(report, each.name)) for each in fields(report)), key=lambda each: _size(each[1]))
+    largest = max(part, key=_size, default="") if isinstance(part, tuple) else part
+    what = f"{_size(part)} of them are {name}, and {_size(largest)} of these {in_a_line(str(largest), LONGEST_SHOWN)}"
+    raise failure(ErrorType.INVALID_CONFIG, f"its report takes {size} bytes, which is more than {LARGEST_REPORT}: {what}")
+
+
+def _size(found: object) -> int:
+    return len(orjson.dumps(found, default=str, option=orjson.OPT_NON_STR_KEYS))
 
 
 @asynccontextmanager

@@ -27,6 +27,8 @@ another holder."""
 
 LONGEST_SECONDS = 2**31 - 1
 """What the API takes."""
+LONGEST_HOLDER = 1024
+"""Characters; the API takes any number, and ours is the address and the namespace of a Temporal."""
 
 
 def node_lease_holder(holder: str) -> str:
@@ -64,7 +66,7 @@ def read_lease(document: JsonObject) -> LeaseView:
     spec = spec if isinstance(spec, dict) else {}
     seconds, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
     return LeaseView(
-        holder=str(spec.get("holderIdentity") or ""),
+        holder=str(spec.get("holderIdentity") or "")[:LONGEST_HOLDER],
         renewed=_moment(spec.get("renewTime")),
         duration=timedelta(seconds=min(seconds, LONGEST_SECONDS)) if isinstance(seconds, int) and seconds > 0 else None,
         acquired=_moment(spec.get("acquireTime")),

@@ -33,7 +33,7 @@ from policy.remediation.remediation_objects import (
     Remediator,
     remediator_of,
 )
-from policy.values.object_refs import ObjectRef
+from policy.values.object_refs import LONGEST_NAME, ObjectRef
 from policy.values.times import moment_of
 
 log = logging.getLogger(__name__)
@@ -43,10 +43,14 @@ T = TypeVar("T")
 READ_OUT = frozenset({CONDITION, OWNER_REMEDIATED})
 """Types of conditions of which the message is read."""
 
-IP_ADDRESSES = frozenset({"InternalIP", "ExternalIP"})
+IP_ADDRESSES, MOST_ADDRESSES = frozenset({"InternalIP", "ExternalIP"}), 32
 
 LONGEST_PROBLEM = 200
-LONGEST_IDENTITY = 128
+LONGEST_IDENTITY, LONGEST_PROVIDER_ID = 128, 512
+"""Characters. Cluster API takes no longer providerID either."""
+LONGEST_WORD, LONGEST_ANNOTATION = 317, 32 * 1024
+"""Of a condition's type (a name behind a domain), status and reason; of an annotation, far above what we read of any. Longer ones
+are cut: a kubelet, or who may create an object, writes them at any length (S41)."""
 _NONE: Mapping[str, str] = {}
 """For all nodes together."""
 
@@ -97,6 +101,9 @@ class WireOwner(msgspec.Struct, rename="camel"):
     name: str = ""
     uid: str = ""
     controller: bool | None = None
+
+    def __post_init__(self) -> None:
+        self.kind, self.name, self.uid = (text[:LONGEST_NAME] for text in (self.kind, self.name, self.uid))
 
 
 class WireMetadata(PlainMetadata, rename="camel"):
@@ -206,13 +213,14 @@ def _read_node(raw: msgspec.Raw) -> Item[NodeView]:
     node = _node.decode(raw)
     metadata, spec, status = node.metadata, node.spec or _Spec(), node.status or _NodeStatus()
     node_info = status.node_info or _NodeInfo()
+    addresses = (each.address[:LONGEST_IDENTITY] for each in status.addresses or () if each.type in IP_ADDRESSES)
     view = NodeView(
         name=metadata.name,
         uid=metadata.uid,
         resource_version=metadata.resource_version,
         # Interned: fifty thousand nodes have the same labels, and it is a fifth of what they take.
         labels={sys.intern(key): sys.intern(value) for key, value in (metadata.labels or {}).items()},
-        annotations={sys.intern(key): value for key, value in metadata.annotations.items()} if metadata.annotations else _NONE,
+        annotations=annotations_of(metadata),
         conditions=conditions_of(status.conditions),
         taints=tuple(
             Taint(key=sys.intern(taint.key), effect=sys.intern(taint.effect), value=taint.value or "")
@@ -220,18 +228,28 @@ def _read_node(raw: msgspec.Raw) -> Item[NodeView]:
         ),
         unschedulable=bool(spec.unschedulable),
         deleting=metadata.deletion_timestamp is not None,
-        provider_id=spec.provider_id or "",
-        boot_id=_identity(node_info.boot_id),
-        system_uuid=_identity(node_info.system_uuid),
-        addresses=tuple(dict.fromkeys(each.address for each in status.addresses or () if each.type in IP_ADDRESSES)),
+        provider_id=provider_id_of(spec.provider_id),
+        boot_id=identity_of(node_info.boot_id),
+        system_uuid=identity_of(node_info.system_uuid),
+        addresses=tuple(dict.fromkeys(addresses))[:MOST_ADDRESSES],
     )
     return Item(metadata.name, metadata.resource_version, view)
 
 
-def _identity(said: str | None) -> str:
+def annotations_of(metadata: PlainMetadata) -> Mapping[str, str]:
+    """Those of any object. The names are interned: they are the same on fifty thousand nodes."""
+    there = metadata.annotations
+    return {sys.intern(key): value[:LONGEST_ANNOTATION] for key, value in there.items()} if there else _NONE
+
+
+def identity_of(said: str | None, longest: int = LONGEST_IDENTITY) -> str:
     """As a kubelet says it; "", not known, where it is longer than any can be: reports and records of the whole cluster carry
     it (S41)."""
-    return said if said is not None and len(said) <= LONGEST_IDENTITY else ""
+    return said if said is not None and len(said) <= longest else ""
+
+
+def provider_id_of(said: str | None) -> str:
+    return identity_of(said, LONGEST_PROVIDER_ID)
 
 
 def conditions_of(conditions: list[WireCondition] | None) -> tuple[Condition, ...]:
@@ -240,10 +258,10 @@ def conditions_of(conditions: list[WireCondition] | None) -> tuple[Condition, ..
     moments = {each: moment_of(each) for each in texts}  # most conditions of a node have the same
     return tuple(
         Condition(  # interned: fifty thousand nodes say the same twenty words
-            type=sys.intern(condition.type),
-            status=sys.intern(condition.status),
+            type=sys.intern(condition.type[:LONGEST_WORD]),
+            status=sys.intern(condition.status[:LONGEST_WORD]),
             since=moments[condition.last_transition_time] if isinstance(condition.last_transition_time, str) else None,
-            reason=sys.intern(condition.reason or ""),
+            reason=sys.intern((condition.reason or "")[:LONGEST_WORD]),
             message=condition.message or "" if condition.type in READ_OUT else "",
         )
         for condition in conditions or ()
@@ -257,7 +275,7 @@ def _unread_node(rest: Fragments, problem: str) -> NodeView:
         resource_version=rest.resource_version,
         labels=rest.texts("metadata", "labels"),
         annotations=rest.texts("metadata", "annotations"),
-        provider_id=rest.text("spec", "providerID"),
+        provider_id=provider_id_of(rest.text("spec", "providerID")),
         unreadable=problem,
     )
 
@@ -298,7 +316,8 @@ class Fragments:
         found: Any = self._object
         for step in path:
             found = found.get(step) if isinstance(found, dict) else None
-        return {key: value for key, value in found.items() if isinstance(value, str)} if isinstance(found, dict) else {}
+        texts = found.items() if isinstance(found, dict) else ()
+        return {key: value[:LONGEST_ANNOTATION] for key, value in texts if isinstance(value, str)}
 
     def text(self, *path: str) -> str:
         return self.texts(*path[:-1]).get(path[-1], "")
@@ -404,7 +423,7 @@ def remediation_decoding(
             ref=ObjectRef(
                 api_version=api_version, kind=kind, name=metadata.name, namespace=metadata.namespace or DEFAULT_NAMESPACE
             ),
-            target=annotations.get(NODE_NAME_ANNOTATION) or metadata.name,
+            target=annotations.get(NODE_NAME_ANNOTATION, "")[:LONGEST_NAME] or metadata.name,
             uid=metadata.uid,
             created=moment_of(metadata.creation_timestamp),
             template=annotations.get(TEMPLATE_NAME_ANNOTATION, ""),
@@ -412,13 +431,14 @@ def remediation_decoding(
             owners=tuple(Owner(kind=owner.kind, name=owner.name, uid=owner.uid) for owner in metadata.owner_references or ()),
             deleting=metadata.deletion_timestamp is not None,
             succeeded=says.has_succeeded(conditions),
-            permanent_node_deletion_expected=conditions.get(says.node_goes, ""),
+            permanent_node_deletion_expected=conditions.get(says.node_goes, "")[:LONGEST_WORD],
             well_since=moment_of(annotations.get(HEALTHY_DELAY_ANNOTATION, "")),
         )
         return Item(f"{view.ref.namespace}/{view.ref.name}", found.metadata.resource_version, view)
 
     def stand_in(rest: Fragments, _problem: str) -> RemediationObject:
         ref = ObjectRef(api_version=api_version, kind=kind, name=rest.name, namespace=rest.namespace or DEFAULT_NAMESPACE)
-        return RemediationObject(ref=ref, target=rest.text("metadata", "annotations", NODE_NAME_ANNOTATION) or rest.name)
+        target = rest.text("metadata", "annotations", NODE_NAME_ANNOTATION)[:LONGEST_NAME]
+        return RemediationObject(ref=ref, target=target or rest.name)
 
     return Decoding(kind, read, stand_in)

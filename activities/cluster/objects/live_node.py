@@ -12,7 +12,7 @@ from temporalio.exceptions import ApplicationError
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.paths import NODES
 from activities.cluster.api.refusals import unless_gone
-from activities.cluster.objects.decoding import decode_node
+from activities.cluster.objects.decoding import decode_node, identity_of
 from activities.cluster.objects.object_reader import ApiReader
 from activities.errors import ErrorType, failure
 from policy.checks.rules.medik8s import CONFIRMED_ANNOTATION
@@ -95,7 +95,7 @@ def pinned_of(node: LiveNode) -> Pinned:
         zone=view.zone,
         not_ready_since=None if view.ready else view.ready_since,
         addresses=node.addresses,
-        instance_id=view.annotations.get(GKE_INSTANCE_ANNOTATION, ""),
+        instance_id=identity_of(view.annotations.get(GKE_INSTANCE_ANNOTATION)),
     )
 
 

@@ -16,12 +16,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from activities.cluster.objects.decoding import (
+    LONGEST_WORD,
     Decoding,
     Fragments,
     Item,
     WireCondition,
     WireMetadata,
+    annotations_of,
     conditions_of,
+    provider_id_of,
 )
 from policy.dialects.common import DEFAULT_NAMESPACE
 from policy.objects.machines import (
@@ -37,6 +40,7 @@ from policy.preservation.machine_snapshot import EXPIRY_ANNOTATION
 from policy.preservation.pool_cap import DeploymentPool
 from policy.values.fields import mapping
 from policy.values.machine_apis import MachineApi
+from policy.values.object_refs import LONGEST_NAME
 from policy.values.times import moment_of, parse_duration
 
 if TYPE_CHECKING:
@@ -48,7 +52,8 @@ DRAIN_CONDITIONS = ("Deleting", "DrainingSucceeded", "Drained", "VolumeDetachSuc
 HOOKS = ("pre-drain.delete.hook.machine.cluster.x-k8s.io", "pre-terminate.delete.hook.machine.cluster.x-k8s.io")
 """Cluster API: what begins so is an annotation that holds a deletion up."""
 
-LONGEST_WAIT = 300
+LONGEST_TEXT = 300
+"""Characters of what a controller says, which may be all that a cloud has answered."""
 
 
 class _Name(msgspec.Struct):
@@ -137,9 +142,9 @@ def machine_decoding(api: MachineApi) -> Decoding[MachineView]:
             resource_version=rest.resource_version,
             labels=labels,
             annotations=rest.texts("metadata", "annotations"),
-            node_name=rest.text("status", "nodeRef", "name") or labels.get(api.node_label, ""),
-            provider_id=rest.text("spec", "providerID"),
-            cluster_name=rest.text("spec", "clusterName") or labels.get(CLUSTER_NAME_LABEL, ""),
+            node_name=(rest.text("status", "nodeRef", "name") or labels.get(api.node_label, ""))[:LONGEST_NAME],
+            provider_id=provider_id_of(rest.text("spec", "providerID")),
+            cluster_name=(rest.text("spec", "clusterName") or labels.get(CLUSTER_NAME_LABEL, ""))[:LONGEST_NAME],
             control_plane=_of_control_plane(labels, api),
             unreadable=problem,
         )
@@ -149,7 +154,7 @@ def machine_decoding(api: MachineApi) -> Decoding[MachineView]:
 
 def _view(machine: _Machine, api: MachineApi) -> MachineView:
     metadata, spec, status = machine.metadata, machine.spec or _NO_SPEC, machine.status or _NO_STATUS
-    labels, annotations = metadata.labels or {}, metadata.annotations or {}
+    labels, annotations = metadata.labels or {}, annotations_of(metadata)
     old = (status.deprecated.v1beta1 if status.deprecated else None) or _NO_FAILURE
     phase = (status.current_status or _NO_CURRENT).phase or status.phase or ""
     deleting = metadata.deletion_timestamp is not None
@@ -163,21 +168,21 @@ def _view(machine: _Machine, api: MachineApi) -> MachineView:
         labels=labels,
         annotations=annotations,
         conditions=_merged(status.v1beta2, status.conditions, old.conditions),
-        phase=sys.intern(phase),
-        failure=_failure(status, old, phase),
+        phase=sys.intern(phase[:LONGEST_WORD]),
+        failure=_failure(status, old, phase)[:LONGEST_TEXT],
         deleting=deleting,
         deleting_since=moment_of(metadata.deletion_timestamp) if deleting else None,
         deletion_waits=_waits(metadata, spec, status, old) if deleting else "",
         created=moment_of(metadata.creation_timestamp),
         last_updated=moment_of(status.last_updated),
-        node_name=_node_name(status, labels, api),
-        provider_id=spec.provider_id or "",
-        cluster_name=spec.cluster_name or labels.get(CLUSTER_NAME_LABEL, ""),
+        node_name=_node_name(status, labels, api)[:LONGEST_NAME],
+        provider_id=provider_id_of(spec.provider_id),
+        cluster_name=(spec.cluster_name or labels.get(CLUSTER_NAME_LABEL, ""))[:LONGEST_NAME],
         controller=metadata.controller,
         control_plane=_of_control_plane(labels, api),
         expiry=expiry,
         preserve_timeout=timeout,
-        preservation_problem=problem,
+        preservation_problem=problem[:LONGEST_TEXT],
     )
 
 
@@ -212,14 +217,14 @@ def _waits(metadata: WireMetadata, spec: _Spec, status: _Status, old: _Failure) 
         found = conditions.get(kind)
         unfinished = found is not None and found.status == ("True" if kind == "Deleting" else "False")
         if found is not None and unfinished and (reported := found.message or found.reason):
-            return f"{kind}: {reported}"[:LONGEST_WAIT]
+            return f"{kind}: {reported}"[:LONGEST_TEXT]
     hooks = [key for key in metadata.annotations or () if key.startswith(HOOKS)]
     lifecycle = spec.lifecycle_hooks if isinstance(spec.lifecycle_hooks, dict) else {}
     hooks += [f"{stage} {each.get('name')}" for stage, there in sorted(lifecycle.items()) for each in there or ()]
     if hooks:
-        return f"its hooks {', '.join(sorted(hooks))}"[:LONGEST_WAIT]
+        return f"its hooks {', '.join(sorted(hooks))}"[:LONGEST_TEXT]
     finalizers = metadata.finalizers or ()
-    return f"its finalizers {', '.join(finalizers)}"[:LONGEST_WAIT] if finalizers else ""
+    return f"its finalizers {', '.join(finalizers)}"[:LONGEST_TEXT] if finalizers else ""
 
 
 def _preservation(
@@ -331,8 +336,8 @@ def _read_cluster(raw: msgspec.Raw) -> Item[WorkloadCluster]:
             )
         ),
         infrastructure_ready_since=provisioned.since if provisioned else None,
-        version=(spec.topology.version if spec.topology else None) or "",
-        upgrade_step=(metadata.annotations or {}).get(UPGRADE_STEP_ANNOTATION, ""),
+        version=((spec.topology.version if spec.topology else None) or "")[:LONGEST_WORD],
+        upgrade_step=(metadata.annotations or {}).get(UPGRADE_STEP_ANNOTATION, "")[:LONGEST_WORD],
     )
     return Item(view.key, metadata.resource_version, view)
 

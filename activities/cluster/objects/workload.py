@@ -21,6 +21,7 @@ from activities.cluster.api.refusals import unless_gone
 from activities.contracts.target import Workload
 from activities.errors import ErrorType, failure
 from policy.objects.nodes import Taint
+from policy.values.object_refs import LONGEST_NAME
 from policy.values.times import later, moment_of
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
@@ -39,6 +40,9 @@ class _Owner(msgspec.Struct, rename="camel"):
     name: str = ""
     api_version: str = ""
     controller: bool | None = None
+
+    def __post_init__(self) -> None:
+        self.name = self.name[:LONGEST_NAME]
 
 
 class _Metadata(msgspec.Struct, rename="camel"):
@@ -153,7 +157,7 @@ class Pod(msgspec.Struct):
         names = []
         for volume in self.spec.volumes or ():
             if "persistentVolumeClaim" in volume:
-                names.append(str(volume["persistentVolumeClaim"]["claimName"]))
+                names.append(str(volume["persistentVolumeClaim"]["claimName"])[:LONGEST_NAME])
             elif "ephemeral" in volume:
                 names.append(f"{self.metadata.name}-{volume['name']}")
         return names
@@ -324,4 +328,4 @@ def bound_claim(volume: JsonObject) -> tuple[str, str]:
 async def volume_of_claim(connection: ClusterConnection, namespace: str, claim: str) -> str | None:
     """The PersistentVolume that a claim names (live), "" for none yet. None where the claim is gone."""
     found = await unless_gone(connection.get(CLAIMS.path(claim, namespace=namespace)))
-    return str((found.get("spec") or {}).get("volumeName") or "") if found is not None else None
+    return str((found.get("spec") or {}).get("volumeName") or "")[:LONGEST_NAME] if found is not None else None

@@ -27,6 +27,7 @@ pytestmark = pytest.mark.timeout(10)
 
 DAEMON_SETS = Resource(api_version="apps/v1", kind="DaemonSet", plural="daemonsets")
 SHORT = DrainOptions(ignore_daemon_sets=True)
+LONG = "x" * 1_200_000
 EVERYTHING = replace(SHORT, force=True, delete_empty_dir=True)
 
 
@@ -473,3 +474,14 @@ async def test_of_pods_that_a_budget_keeps_those_with_a_chosen_volume_are_named(
     assert len(result.blocked) == 2
     assert result.mounting == ("default/db-0",)
     assert deletes(ready) == []
+
+
+@pytest.mark.parametrize(
+    "mine", [{"owner": "ReplicaSet", "claims": (LONG,)}, {"owner": "DaemonSet", "owner_name": LONG}], ids=["claim", "DaemonSet"]
+)
+async def test_s41_a_name_that_no_object_has_keeps_no_other_pod_from_its_eviction(dead: World, mine: dict[str, Any]) -> None:
+    """The API takes any text as the name of a pod's claim, or of its owner. A tenant's pod with such a one is held, or goes; the
+    others go."""
+    await dead.add_pod("web", owner="ReplicaSet")
+    await dead.add_pod("mine", **mine)
+    assert (await drain(dead, options=EVERYTHING)).evicted >= 1

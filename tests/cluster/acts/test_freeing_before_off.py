@@ -313,3 +313,12 @@ async def test_a_volume_of_which_nothing_was_read_is_not_behind_a_cut_of_others(
     with refused(ErrorType.NOT_PROVEN, "not proven detached: handle-pv-gold"):
         await free(cut, storage=CutStorage(handles=("handle-pv-gold", "handle-pv-local")), proofs=(detached,))
     assert await cut.pods() == ["db-0"]
+
+
+async def test_s41_names_that_no_claim_or_volume_has_keep_no_pod_of_others_where_it_is(cut: World) -> None:
+    """The API takes any text as the name of a pod's claim, or of a claim's volume; no URL is that long, so that it can't be asked
+    for."""
+    await cut.add_pod("db-0", claims=("gold",))
+    await cut.add_claim("odd", "x" * 1_200_000)
+    await cut.add_pod("mine", claims=("odd", "x" * 1_200_000))
+    assert (await free(cut)).deleted_pods == 1

@@ -25,6 +25,7 @@ from simulator.resources import ATTACHMENTS, CLAIMS, CUSTOM_RESOURCE_DEFINITIONS
 from tests.cluster.acts.world import CHECK_REF, CLUSTER, NODE, NOW, TEMPLATE_NAMESPACE, World, refused
 from tests.documents import document
 from tests.policy.builders import a_cluster_config, a_policy
+from workers.payloads.converter import DATA_CONVERTER
 
 EVERYTHING_TOLERATED = {"operator": "Exists"}
 OUT_OF_SERVICE_TOLERATED = {"key": "node.kubernetes.io/out-of-service", "operator": "Exists", "effect": "NoExecute"}
@@ -244,6 +245,14 @@ class TestVolumes:
         await off.others.create(PODS.path(namespace="default"), pod)
         assert (await delete(off)).deleted_attachments == 0
         assert await off.attachments() == ["va-logs-scratch"]
+
+    async def test_s41_the_name_of_an_owner_that_a_tenant_invents_makes_no_answer_too_long(self, off: World) -> None:
+        """Temporal refuses an answer of more than 2 MiB: the fencing of the node would stand still for all that runs there."""
+        for number in range(2):
+            name = f"{number}" + "x" * 1_200_000
+            await off.add_pod(f"mine-{number}", owner="ReplicaSet", owner_name=name, finalizers=("example.io/keep",))
+        answer = DATA_CONVERTER.payload_converter.to_payload(await delete(off))
+        assert len(answer.data) < 512 * 1024
 
     async def test_a_removal_that_waits_for_the_attacher_is_asked_for_once(self, off: World) -> None:
         """S33."""

@@ -351,6 +351,7 @@ class World:
         *,
         node: str = NODE,
         owner: str = "",
+        owner_name: str = "owner",
         mirror: bool = False,
         claims: tuple[str, ...] = (),
         tolerations: tuple[Mapping[str, Any], ...] = (),
@@ -362,7 +363,7 @@ class World:
         metadata: JsonObject = {"name": name, "namespace": "default"}
         if owner:
             metadata["ownerReferences"] = [
-                {"apiVersion": "apps/v1", "kind": owner, "name": "owner", "uid": f"uid-{owner}", "controller": True}
+                {"apiVersion": "apps/v1", "kind": owner, "name": owner_name, "uid": f"uid-{owner}", "controller": True}
             ]
         if mirror:
             metadata["annotations"] = {"kubernetes.io/config.mirror": "hash"}
