@@ -472,10 +472,11 @@ async def standing_workload(connection: ClusterConnection, node: str, source: Po
 
 def _portion(pods: Sequence[Pod], limit: int | None, at_most: int | None) -> list[Pod]:
     """Those that may go now. What has gone already but for a finalizer is asked again and is no part of it; what was told to stay
-    under our taint is not counted (`objects/workload.py`), and so goes last."""
+    under our taint is not counted (`objects/workload.py`), and so goes last. Before it goes what no kubelet has taken up: who may
+    create pods can bind more of those to the node at any time (S41)."""
     if limit is None:
         return list(pods)
-    fresh = sorted((pod for pod in pods if not pod.forced), key=lambda pod: pod.stays_under(OUR_TAINT))
+    fresh = sorted((pod for pod in pods if not pod.forced), key=lambda pod: (pod.stays_under(OUR_TAINT), not pod.taken_up))
     return [*fresh[: at_most or 0], *(pod for pod in pods if pod.forced)]
 
 

@@ -283,9 +283,9 @@ async def count(connection: ClusterConnection, standing: NodeWorkload, taint: Ta
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsedVolumes:
     """The attached PersistentVolumes that some pods use. `inline`: one of them has a volume in its own spec that is attached.
+    unknown: those that are gone themselves, so that they may be any claim's.
 
-    unknown: those that are gone themselves, so that they may be any claim's. Where no kubelet has taken up a pod with a claim
-    there are none: a person who may create pods may bind one to a node (S41).
+    Of both there is none where no kubelet has taken up such a pod: a person who may create pods may bind one to a node (S41).
     """
 
     names: frozenset[str] = frozenset()
@@ -307,7 +307,7 @@ async def volumes_of(connection: ClusterConnection, pods: Iterable[Pod], attachm
     bound = dict(zip(names, await asyncio.gather(*(claim_of(connection, name) for name in names)), strict=True))
     return UsedVolumes(
         names=frozenset(name for name, claim in bound.items() if claim in claims),
-        inline=any(pod.has_inline_volume for pod in pods),
+        inline=any(pod.has_inline_volume and pod.taken_up for pod in pods),
         unknown=frozenset(name for name in names if bound[name] is None and any(pod.claims and pod.taken_up for pod in pods)),
     )
 

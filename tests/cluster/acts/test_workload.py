@@ -150,6 +150,17 @@ class TestDeleting:
         off.server.requests.reset()
         assert (await off.freeing.delete_workload(replace(await off.free(), at_most=0))).left.forced == 1
 
+    async def test_s41_under_a_limit_pods_that_a_tenant_goes_on_binding_to_it_take_no_turn_of_others(self, off: World) -> None:
+        """By their names they come first, and no kubelet has taken them up: there is nothing to free of them."""
+        await off.others.create(CONFIG_MAPS.path(namespace="nodewarden"), a_cluster_config(policies="slowly"))
+        await off.others.create(CONFIG_MAPS.path(namespace="nodewarden"), a_policy("slowly", pods_per_minute=2))
+        await off.add_pod("db-0")
+        for minute in range(5):
+            for number in range(2):
+                await off.add_pod(f"a-{minute}-{number}", phase="Pending")
+            await off.freeing.delete_workload(replace(await off.free(), at_most=2))
+        assert "db-0" not in await off.pods()
+
     async def test_a_node_that_comes_back_during_the_round_keeps_its_volumes(self, off: World) -> None:
         """S6."""
         await off.add_volume("data")
@@ -245,6 +256,21 @@ class TestVolumes:
         await off.others.create(PODS.path(namespace="default"), pod)
         assert (await delete(off)).deleted_attachments == 0
         assert await off.attachments() == ["va-logs-scratch"]
+
+    @pytest.mark.parametrize("stays", [{"mirror": True}, {"owner": "DaemonSet"}], ids=["as a mirror", "as a DaemonSet's"])
+    async def test_s41_a_pod_that_no_kubelet_has_taken_up_keeps_no_disk_of_others(
+        self, off: World, stays: dict[str, Any]
+    ) -> None:
+        """Who may create pods in any namespace binds one to the silent node that names some disk in its own spec. The attachment
+        of another one's pod, with a disk in its own spec as well, names no PersistentVolume."""
+        source = {"inlineVolumeSpec": {"csi": {"volumeHandle": "vol-1"}}}
+        spec = {"attacher": "ebs.csi.aws.com", "nodeName": NODE, "source": source}
+        await off.others.create(ATTACHMENTS.path(), {"metadata": {"name": "va-inline"}, "spec": spec})
+        disk = {"name": "d", "awsElasticBlockStore": {"volumeID": "vol-1"}}
+        await off.add_pod("db-0", volumes=(disk,))
+        await off.add_pod("mine", volumes=({**disk, "awsElasticBlockStore": {"volumeID": "vol-9"}},), phase="Pending", **stays)
+        result = await delete(off)
+        assert (result.deleted_pods, result.deleted_attachments) == (1, 1)
 
     async def test_s41_the_name_of_an_owner_that_a_tenant_invents_makes_no_answer_too_long(self, off: World) -> None:
         """Temporal refuses an answer of more than 2 MiB: the fencing of the node would stand still for all that runs there."""
