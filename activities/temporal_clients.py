@@ -167,8 +167,9 @@ def _none(error: RPCError) -> int:
 
 
 PROBLEMS = SearchAttributeKey.for_keyword_list("TemporalReportedProblems")
-REFUSES = "cause=WorkflowTaskFailedCauseBad"
-"""How Temporal says of a workflow, once five tasks in a row have failed, that it refuses what they answer."""
+REFUSES = tuple(f"cause=WorkflowTaskFailedCause{each}" for each in ("Bad", "PayloadsTooLarge"))
+"""How Temporal says of a workflow, once five tasks in a row have failed, that it refuses what they answer, or the SDK what is too
+long for it."""
 
 
 async def look_after_scanner(client: Client, workflows: OurWorkflows, cluster: str) -> int:
@@ -177,7 +178,8 @@ async def look_after_scanner(client: Client, workflows: OurWorkflows, cluster: s
 
     A fault of the SDK may write a history of which each replay is refused (temporalio/sdk-rust#888), and a server of which the
     disk was full may refuse an answer that fits its history (docs/reliability.md). Neither passes by itself, and the workflow
-    sees neither. A failure of our code, or of a replay, is no refusal.
+    sees neither. Nor does an answer become shorter that is too long: what made it so may be gone (S41). A failure of our code, or
+    of a replay, is no refusal.
     """
     try:
         described = await workflows.described(scanner_id(cluster), within=CHECK_TIMEOUT)
