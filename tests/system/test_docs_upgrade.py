@@ -38,6 +38,7 @@ PAGE = ROOT / "docs" / "upgrade.md"
 BLOCKS = re.findall(r"^```sh\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
 INSTALL, UPGRADE, MAKE_CURRENT, TAKE_OUT, GO_BACK, TURN_ROUND = BLOCKS
 OLD, NEW = "0.1.0", "0.2.0"
+STEP = "fence=10s"  # a busy machine takes four to be off, on and Ready, and a step that is over asks a person again
 PLAN = {"waitBeforePower": "5s"}  # long enough for a hold to come before power, on a busy machine too
 ONCE = ObjectRef(api_version=TEMPLATES.api_version, kind=TEMPLATES.kind, name="once", namespace=TEMPLATE_NAMESPACE)
 
@@ -146,7 +147,7 @@ class Episodes:
             self._break(node, "bmc-refuses")
         await warden.fence(self.cluster, ASKS, template=ONCE, **by)
         await parked(system, ASKS)
-        await warden.remediate(self.cluster, LADDER, strategies=["fence=3s"], **by)
+        await warden.remediate(self.cluster, LADDER, strategies=[STEP], **by)
         await parked(system, LADDER)
         self._break(KEPT)
         await warden.preserve(self.cluster, KEPT, hold=timedelta(hours=2), **by)
