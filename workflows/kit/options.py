@@ -48,6 +48,7 @@ URGENT = Priority(priority_key=1)
 """Of an act after its look, which lapses: it goes before the looks at other nodes. Also of a scanner among workflows: in a storm
 all episodes wait for what it says, and none of them goes before it."""
 _SOON = Priority(priority_key=2)
+_AFTER_ACTS = Priority(priority_key=3)
 _PATIENT = Priority(priority_key=5)
 
 IN_FLIGHT_MARGIN = timedelta(seconds=2)
@@ -180,9 +181,9 @@ def cluster_read(cluster: str) -> ActivityConfig:
 
 
 def publication(cluster: str) -> ActivityConfig:
-    """Telling people of an episode, beside its story. It waits among the reads for as long as they may: where many nodes fail at
-    once, what gave up before its turn would be told anew by another activity."""
-    return cluster_read(cluster) | {"retry_policy": RetryPolicy(maximum_attempts=2)}
+    """Telling people of an episode, beside its story. It waits for as long as a read may, and behind all of these: where many
+    nodes fail at once, what gave up before its turn would be told anew by another activity, and acts go before words."""
+    return cluster_read(cluster) | {"retry_policy": RetryPolicy(maximum_attempts=2), "priority": _AFTER_ACTS}
 
 
 def attestation(cluster: str) -> ActivityConfig:
