@@ -267,19 +267,25 @@ def _told(fleet: Fleet, name: str, request: Any) -> Word:
     return word
 
 
+def _reset_after_a_pause(fleet: Fleet, *, rests: float, reapplies: bool) -> None:
+    """To the task before the one in which ada's pause came, that many seconds ago."""
+    fleet.start()
+    _pass(fleet, 60)
+    assert fleet.scanner is not None
+    before = fleet.scanner.tasks
+    _told(fleet, "pause", PauseRequest(who="ada", reason="works on a rack"))
+    _pass(fleet, rests)
+    fleet.clockwork.reset(fleet.scanner, before, reapplies=reapplies)
+    fleet.begun = fleet.now
+
+
 def test_s44_a_scanner_at_rest_knows_moments_after_a_reset_what_people_had_set() -> None:
     """It went on waiting for a change of the cluster, for minutes in which nothing was begun and no pause was shown, and said
     that no worker answers its scans (S14)."""
     fleet = Fleet(1, nodes=4, cap=2, setting=Mode.REPAIR, perils=Perils())
-    with fleet.clockwork as clockwork:
-        fleet.start()
-        _pass(fleet, 60)
+    with fleet.clockwork:
+        _reset_after_a_pause(fleet, rests=600, reapplies=False)
         assert fleet.scanner is not None
-        before = fleet.scanner.tasks
-        _told(fleet, "pause", PauseRequest(who="ada", reason="works on a rack"))
-        _pass(fleet, 600)
-        clockwork.reset(fleet.scanner, before, reapplies=False)
-        fleet.begun = fleet.now
         _pass(fleet, 20)
         assert [each.reason for each in fleet.scanner.query("status").pauses] == ["works on a rack"]
 
@@ -289,15 +295,9 @@ def test_s44_a_scanner_at_rest_knows_moments_after_a_reset_what_people_had_set()
 def test_s44_what_people_say_of_their_own_pause_after_a_reset_counts_more_than_the_pause(word: str, *, reapplies: bool) -> None:
     """They were told that there was none, or that theirs had ended, or when it would, and the former one went on for ever."""
     fleet = Fleet(1, nodes=4, cap=2, setting=Mode.REPAIR, perils=Perils())
-    with fleet.clockwork as clockwork:
-        fleet.start()
-        _pass(fleet, 60)
+    with fleet.clockwork:
+        _reset_after_a_pause(fleet, rests=60, reapplies=reapplies)
         assert fleet.scanner is not None
-        before = fleet.scanner.tasks
-        _told(fleet, "pause", PauseRequest(who="ada", reason="works on a rack"))
-        _pass(fleet, 60)
-        clockwork.reset(fleet.scanner, before, reapplies=reapplies)
-        fleet.begun = fleet.now
         _pass(fleet, 5)
         until = fleet.now + timedelta(minutes=15)
         said = {
