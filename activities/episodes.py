@@ -439,7 +439,9 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
             later = lives[: lives.index(former)] if former is not None else []
             # Each of them was begun in the place of one that had failed, and goes on as that stood.
             replaced = former is not None and {each.status for each in (*later, former)} == {WorkflowExecutionStatus.FAILED}
-            for run in (*later, former) if replaced else lives[:1]:
+            # One that has completed has done what it was told: who resets that has it scan again.
+            cut_short = [run for run in lives[:1] if run.status is not WorkflowExecutionStatus.COMPLETED]
+            for run in (*later, former) if replaced else cut_short:
                 stopped = stopped or await run.memo_value(STOPPED_MEMO, default=(), type_hint=tuple[str, ...])
             if former is not None:
                 past, modes, changes = await _set_by(former)

@@ -494,7 +494,8 @@ class Fleet:
             since = former.ended or START
             pauses = with_said(pauses, self._memo(each, PAUSES_MEMO, (), Pauses), since, self.now)
             modes = modes and modes.with_said(self._memo(each, MODES_MEMO, modes, ClusterModes), since)
-        stopped = [self._memo(each, STOPPED_MEMO, (), tuple[str, ...]) for each in ((*later, former) if replaced else lives[:1])]
+        stopping = (*later, former) if replaced else [each for each in lives[:1] if each.result is None]
+        stopped = [self._memo(each, STOPPED_MEMO, (), tuple[str, ...]) for each in stopping]
         armed = modes is not None and modes.is_known and modes.default is Mode.REPAIR
         return FoundOpen(
             nodes=nodes,

@@ -18,8 +18,9 @@ from policy.fence.plan import CORDON
 from policy.fence.power import PowerState
 from policy.objects.marks import Mark
 from policy.values.times import written
+from tests.workflows.contract import DrainResult, LookVerdict
 from tests.workflows.fencing_run import fencing, told
-from tests.workflows.plans import BMC, CUT, FREE, PORT, switched
+from tests.workflows.plans import BMC, CUT, DRAIN, FREE, PORT, switched
 from tests.workflows.surroundings import asked_until, eventually, let_pass
 from tests.workflows.world import NODE, World, left_by, plan
 from workflows.definitions.episodes import Fencing
@@ -1010,3 +1011,73 @@ async def test_s44_no_power_on_is_promised_once_a_machine_that_a_person_said_off
         world.gates["uncordon"].set()
         await run.result(Outcome.ABORTED)
     assert world.count("on") == 0
+
+
+@pytest.mark.parametrize("word", ["abort", "hold"])
+async def test_s44_a_word_that_comes_while_an_end_is_carried_out_is_obeyed(word: str, env: WorkflowEnvironment) -> None:
+    """It was answered with "noted", and forgotten: a program fenced the node that a person had in hand, a minute later."""
+    world = World(looks=[LookVerdict.GO, LookVerdict.VETOED])
+    async with fencing(env, world, at="uncordon") as run:
+        await (run.abort() if word == "abort" else run.hold())
+        run.go_on()
+        if word == "hold":
+            status = await run.until(lambda status: status.doing.startswith("held by ada"))
+            assert not status.permit, "S14: nothing is done to the node, and others may be repaired"
+            await let_pass(env, run.handle, timedelta(hours=3))
+            await run.resume()
+        result = await run.result(Outcome.ABORTED if word == "abort" else Outcome.RELEASED)
+    assert ("ada (identity not verified): drill" in result.message) is (word == "abort")
+
+
+async def test_s44_a_hold_outlives_the_check_that_asked_for_the_node(env: WorkflowEnvironment) -> None:
+    """A check that is made anew asks for it again, and the next episode knew of no hold."""
+    world = World(plan=plan(tries=1, restarts=0), locked={BMC.endpoint})
+    async with fencing(env, world, parks=True) as run:
+        await run.hold()
+        world.excused = True
+        await run.tell(replace(world.seen_node(), ready=True))
+        await run.did("uncordon")
+        await run.until(lambda status: status.doing.startswith("held by ada"))
+        await let_pass(env, run.handle, timedelta(hours=3))
+        await run.resume()
+        await run.result(Outcome.RECOVERED)
+
+
+async def test_s44_an_episode_that_a_person_holds_ends_by_no_refusal(env: WorkflowEnvironment) -> None:
+    """It ended, and with it the hold, when a circuit breaker opened while it was queued: the next one was a program's."""
+    refused = replace(SHORT_CIRCUIT, rule="CircuitBreakerOpen")
+    world = World(need=Need(kind=NeedKind.PERSON, reason="drill"), ready=True, answers=[QUEUED, refused, refused])
+    async with fencing(env, world, permit_granted=False) as run:
+        await run.until(lambda status: status.phase is Phase.QUEUED and "1 of 1" in status.doing)
+        await run.hold()
+        await run.until(lambda status: status.doing.startswith("held by ada"))
+        await let_pass(env, run.handle, timedelta(hours=3))
+        await run.resume()
+        await run.result(Outcome.REFUSED)
+
+
+async def test_a_hold_takes_no_time_of_a_drain(env: WorkflowEnvironment) -> None:
+    """S20: once it was over there was one round of evictions, and the power went off under all other pods."""
+    rounds = [DrainResult(evicted=1, left=1, names=("default/web",))] * 3
+    async with fencing(env, world := World(plan=plan(isolation=(CORDON, DRAIN)), drains=rounds), at="drain") as run:
+        await run.hold()
+        run.go_on()
+        await run.until(lambda status: status.doing.startswith("held by ada"))
+        await let_pass(env, run.handle, timedelta(hours=3))
+        await run.resume()
+        await run.result(Outcome.RECOVERED)
+    assert world.count("drain") == 4
+
+
+async def test_a_hold_takes_no_time_of_freeing(env: WorkflowEnvironment) -> None:
+    """S32, S47: once it was over the taint stood for a second, which frees nothing. That it is held is said no longer (S44)."""
+    async with fencing(env, world := World(stubborn=True), at="taint") as run:
+        await run.hold()
+        run.go_on()
+        await run.until(lambda status: status.doing.startswith("held by ada"))
+        await let_pass(env, run.handle, timedelta(hours=3))
+        await run.resume()
+        await run.until(lambda status: status.doing == "frees the workloads of the node that is off")
+        world.stubborn, world.pods = False, 0
+        result = await run.result(Outcome.RECOVERED)
+    assert "still standing" not in result.message

@@ -214,6 +214,25 @@ def test_what_people_have_said_outlives_a_history_that_no_code_replays(command: 
         assert fleet.scanner is not None
 
 
+@pytest.mark.parametrize("done", [False, True])
+def test_s44_a_stop_that_a_reset_takes_back_before_it_was_done_is_obeyed(*, done: bool) -> None:
+    """As where a worker resets a scanner of which Temporal refuses what it answers: it went on, and its person had been told that
+    it stops. Who resets one that has stopped, without what was said to it, has it scan again."""
+    fleet = Fleet(1, nodes=4, cap=1, setting=Mode.REPAIR, perils=Perils())
+    with fleet.clockwork as clockwork:
+        fleet.start()
+        _pass(fleet, 20)
+        scanner = fleet.scanner
+        assert scanner is not None
+        tasks, said = scanner.tasks, scanner.update(*SAID["stop"])
+        while said.answer is None or (done and not scanner.closed):
+            clockwork.turn()
+        assert scanner.closed is done
+        clockwork.reset(scanner, tasks, reapplies=False)
+        _pass(fleet, 60)
+        assert (fleet.scanner is not None) is done
+
+
 def test_a_scanner_that_replaces_one_that_failed_believes_no_state_that_it_is_given() -> None:
     """S42, S44: who wrote it is no more to be seen; it finds the open episodes anew, as one that replaces a terminated one."""
     fleet = Fleet(1, nodes=4, cap=1, setting=Mode.REPAIR, perils=Perils())

@@ -41,6 +41,20 @@ async def test_a_hold_outlives_the_hand_over(env: WorkflowEnvironment) -> None:
         assert "delete" not in world.acts
 
 
+async def test_s44_a_hold_outlives_the_time_of_a_kept_node_without_a_machine(env: WorkflowEnvironment) -> None:
+    """Nothing would give it up, and its preservation ended: the next health check had the node that a person had in hand."""
+    world = machine(fails=True)
+    world.alone = True
+    async with preserving(env, world, machine=None, automatic=True) as run:
+        await run.is_in(Phase.FAILED_PRESERVED)
+        await run.says(Preservation.hold)
+        await run.skip(timedelta(hours=73))
+        await run.until(lambda status: status.doing.startswith("held by ada") and status.preserved_until is None)
+        await let_pass(env, run.handle, timedelta(hours=3))
+        await run.says(Preservation.resume)
+        await run.timeout(Outcome.RELEASED)
+
+
 async def test_a_state_that_no_history_has_left_is_refused(env: WorkflowEnvironment) -> None:
     """S1, S14, S20: whoever starts the workflow says what he likes, also that a deletion was asked for and permitted."""
     world = machine(fails=True)
@@ -409,9 +423,9 @@ async def test_a_hold_that_comes_while_a_permit_is_asked_for_keeps_the_machine_u
         await run.until(lambda _: "permit" in world.acts)
         await run.says(Preservation.hold)
         world.devices.gates["ask-permit"].set()
-        await run.until(lambda status: status.doing.startswith("held by ada"))
+        status = await run.until(lambda status: status.doing.startswith("held by ada"))
         await let_pass(env, run.handle, timedelta(hours=3))
-        assert "delete" not in world.acts
+        assert ("delete" not in world.acts, status.permit) == (True, False), "S14: nor does it keep others from their repair"
         await run.says(Preservation.resume)
         await run.timeout(Outcome.REPLACED)
 

@@ -10,10 +10,12 @@ import pytest
 
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome, Phase
+from policy.episode.permits import PermitAnswer, PermitDecision
 from policy.fence.power import PowerState
 from policy.remediation.ladder import EscalationStep
 from policy.remediation.memory import read_memory
 from policy.remediation.strategy_rules import Strategy
+from policy.values.mode import Mode
 from tests.workflows.attempts import START
 from tests.workflows.contract import LookVerdict
 from tests.workflows.executions import Word
@@ -402,6 +404,62 @@ def test_s20_a_hold_before_a_step_begins_takes_none_of_its_time(kind: ErrorType)
         play.resume()
         play.did(f"create {OBJECT}")
         assert [failed for failed in world.remembered if failed] == []
+
+
+@pytest.mark.parametrize("waits", ["a pause", "a pause, and a new history", "the queue after a hold", "a mode"])
+def test_s20_what_a_fencing_waits_for_takes_no_time_of_its_step(waits: str) -> None:
+    """The reboot was never tried, and the machine was deleted once the pause was over."""
+    world = Remediated(ladder=(REBOOT, DELETE))
+    node, queued = world.node, PermitAnswer(decision=PermitDecision.QUEUED, reason="paused by ada", holder="us")
+    node.answers = [queued] * 8
+    with Play(world) as play:
+        if waits == "the queue after a hold":
+            play.did("look")
+            play.hold()
+            play.until(lambda status: bool(status.held) and not status.permit)
+            play.resume()
+        elif waits == "a mode":
+            play.did("pin")
+            node.mode = Mode.CORDON
+            play.until(lambda status: "its mode" in status.doing)
+            node.permitted = False
+            play.roll()
+            play.skip(2 * HOUR)
+            node.mode = Mode.REPAIR
+        else:
+            play.did("pin")
+            world.permit = node.permitted = False
+        play.did("ask-permit", 5)
+        if waits == "a pause, and a new history":
+            play.roll()
+            play.skip(20 * MINUTE)
+        assert play.passed > 10 * MINUTE
+        play.result(Outcome.RECOVERED)
+    assert (world.count("off"), world.deletions) == (1, [])
+    assert len(play.runs) == (2 if waits in {"a pause, and a new history", "a mode"} else 1)
+
+
+def test_s20_an_api_server_with_a_clock_that_is_behind_ends_no_step() -> None:
+    """By that clock its time was over when its object had just been made: the next step deleted the machine."""
+    world = Remediated(ladder=(step(Strategy.EXTERNAL, 5 * MINUTE), DELETE))
+    world.on_create = lambda made: setattr(made, "created", made.created - 10 * MINUTE)
+    with Play(world) as play:
+        play.did(f"create {OBJECT}")
+        made = play.passed
+        play.did("give-up")
+        assert play.passed - made > 5 * MINUTE - options.IN_FLIGHT_MARGIN
+
+
+@pytest.mark.parametrize("ladder", [(DELETE,), (SELF,)], ids=["deletion", "object"])
+def test_s14_a_ladder_that_is_held_before_it_began_has_no_permit(ladder: tuple[EscalationStep, ...]) -> None:
+    """No other node of the cluster was repaired for as long as the person looked at this one."""
+    with Play(Remediated(ladder=ladder)) as play:
+        play.world.after["isolation.mark"] = play.hold
+        play.until(lambda status: status.doing.startswith("held by ada") and not status.permit)
+        play.skip(MINUTE)
+        assert [release.held for release in play.world.releases] == [True]
+        play.resume()
+        play.until(lambda status: status.permit)
 
 
 def test_pods_whose_readings_are_always_late_are_not_freed_and_people_hear_why() -> None:

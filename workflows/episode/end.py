@@ -6,6 +6,7 @@ What is undone before is each kind's own; what came out is an `End`.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import datetime
 
 from temporalio import workflow
@@ -16,6 +17,9 @@ from workflows.episode.episode import Episode
 from workflows.episode.node_writes import NodeWriter
 from workflows.episode.permit import give_back_permit
 from workflows.episode.state import End
+
+WORD_OUTLIVES_IT = "what-people-say-while-an-end-is-carried-out-is-obeyed"
+"""Histories of builds that dropped it go on as they began."""
 
 
 def not_begun(episode: Episode, why: str) -> End:
@@ -45,6 +49,8 @@ async def close(
 ) -> EpisodeResult:
     """The episode is over. node_writer: None where it has touched nothing and no Event is sent. about: the Event, None for none.
     leased: whether the node's lease may be ours. powered_on_at, powered_off_at: see `Release`."""
+    if node_writer is not None and episode.state.kind is not Kind.PRESERVATION:
+        end = await _as_people_say(episode, end)
     if node_writer is not None and about is not None:
         message = f"{end.outcome.value}: {end.message}"
         worse = end.outcome not in REPAIRED  # than what it was there for
@@ -81,3 +87,21 @@ async def close(
         check=episode.state.check,
         cause=episode.state.cause,
     )
+
+
+async def _as_people_say(episode: Episode, end: End) -> End:
+    """What people have said while the end was carried out holds (S44): a program would begin the next episode of a node that is
+    still sick, or of a machine without one. A hold keeps this one open, without a permit; an abort makes it an aborted one."""
+    seen, pinned = episode.state.last_look, episode.state.pinned
+    has_node = pinned is not None and bool(pinned.uid)
+    sick = seen is not None and seen.present and not seen.ready if has_node else end.outcome is Outcome.RELEASED
+    if not sick or end.outcome not in {Outcome.RELEASED, Outcome.RECOVERED}:
+        return end
+    if episode.is_held and workflow.patched(WORD_OUTLIVES_IT):
+        if episode.state.permit:
+            await give_back_permit(episode, held=True)
+        await episode.wait_while_held()
+    abort = episode.state.abort_asked
+    if abort is not None and workflow.patched(WORD_OUTLIVES_IT):
+        return replace(end, outcome=Outcome.ABORTED, message=f"{abort}; {end.message}")
+    return end

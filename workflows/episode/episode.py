@@ -586,9 +586,16 @@ class Episode:
 
     async def wait_while_held(self) -> None:
         """A hold is obeyed after off too, before the next act."""
+        doing, until = self.state.doing, self.state.until
         while (held := self.held) is not None and self.is_held:
             self.enter(doing=self.held_by, until=held.until)
             await self.rest(None, "held by a person")
+        self.go_on_with(doing, until)
+
+    def go_on_with(self, doing: str, until: datetime | None) -> None:
+        """What it did before a wait."""
+        if self.state.doing != doing:
+            self.enter(doing=doing, until=until)
 
     async def wait_out(self, act: str, what: str, error: ActivityError) -> bool:
         """Note a command that failed; `what` says in people's words what it was about. True: it may have been carried out all the

@@ -27,6 +27,8 @@ FIRST_PAUSE, LONGEST_PAUSE = timedelta(minutes=1), timedelta(minutes=10)
 """Between two requests of an episode that waits: each is twice as long as the one before. A grant ends it at once."""
 KEEPS_ITS_PLACE = "an-episode-that-is-queued-ends-by-no-refusal-without-a-rule"
 """Histories of builds that ended it so go on as they began."""
+HELD_IN_THE_QUEUE = "an-episode-that-a-person-holds-ends-by-no-refusal"
+"""Histories of builds that ended it so, and forgot the hold, go on as they began."""
 
 
 def permit_request(episode: Episode, need: Need) -> PermitRequest:
@@ -57,6 +59,7 @@ async def obtain_permit(
 
     phase: as people see the episode meanwhile. gone: why the permit is not wanted any more, "" while it is.
     """
+    begins = phase is Phase.QUEUED and episode.state.phase is not Phase.NEEDS_HUMAN
     episode.enter(phase=phase, doing="asks the scanner for a permit")
     episode.state.by_person, pause = request.by_person, FIRST_PAUSE
     while True:
@@ -66,11 +69,16 @@ async def obtain_permit(
             answer.decision is PermitDecision.REFUSED and bool(place) and not answer.rule and workflow.patched(KEEPS_ITS_PLACE)
         )
         episode.state.queued = place if waits else answer.reason if answer.decision is PermitDecision.QUEUED else ""
-        if answer.decision is PermitDecision.REFUSED and not waits:
+        refused = answer.decision is PermitDecision.REFUSED and not waits
+        # Of one that ends the next episode would know no hold.
+        holds = refused and begins and episode.is_held and workflow.patched(HELD_IN_THE_QUEUE)
+        if refused and not holds:
             return answer.reason
         if answer.decision is PermitDecision.GRANTED:
             episode.state.permit, episode.state.asks_anew = True, False
-        if not episode.state.permit and episode.state.abort_asked is None:
+        if holds:
+            await episode.wait_while_held()
+        elif not episode.state.permit and episode.state.abort_asked is None:
             episode.enter(doing=f"waits for a permit: {answer.reason}")
             await episode.rest(pause, "waits for a permit")
             pause = min(pause * 2, LONGEST_PAUSE)

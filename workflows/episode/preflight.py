@@ -58,6 +58,8 @@ SLOW_LOOKS = 3
 GONE_MEANWHILE = "what-ends-the-need-while-a-look-is-taken-is-heard"
 HEARD_AFTER_RESET = "what-is-said-while-a-reset-is-waited-out-is-heard-before-the-look"
 """Histories of builds that heard of either with the next look go on as they began."""
+NOT_ITS_TIME = "what-a-fencing-waits-for-before-it-may-act-is-not-the-time-of-its-step"
+"""Histories of builds in which a pause or the queue used that up go on as they began."""
 
 PERMIT, MODE = "the permit", "the mode"
 MODE_AGAIN = timedelta(hours=1)
@@ -166,28 +168,38 @@ class Preflight:
                 raise AbortAsked(str(abort))
             if gone := self._gone():
                 raise NeedGone(gone)
-            fencing = self._fencing
-            if fencing is not None and fencing.held_since is not None:  # the time of a hold is given back
-                if fencing.deadline is not None:
-                    fencing.deadline += workflow.now() - fencing.held_since
-                fencing.held_since = None
+            self._give_time_back()
             if self.deadline is not None and workflow.now() > self.deadline:
                 raise NonRetryable("its time is over")
             if (held := self._episode.held) is None:
                 if not given_back:
                     return
                 given_back = False
+                if workflow.patched(NOT_ITS_TIME):
+                    self._take_no_time()
                 await self._obtain_permit()
                 continue  # what was said meanwhile is heard first (S20)
             self._episode.enter(doing=self._episode.held_by, until=held.until)
-            if fencing is not None:
-                fencing.held_since = workflow.now()
+            self._take_no_time()
             if self._idle():
                 self._episode.state.asks_anew = False
             if self._episode.state.permit and self._idle():
                 given_back = True
                 await give_back_permit(self._episode, held=True)
             await self._episode.rest(None, "held by a person")
+
+    def _take_no_time(self) -> None:
+        """What is waited for from here on, a hold, a mode, a permit under a pause, takes no time of the step: nothing can be done
+        meanwhile, and the next step may be the deletion of the machine. Until the next look is due, also in a later history."""
+        if self._fencing is not None and self._fencing.held_since is None:
+            self._fencing.held_since = workflow.now()
+
+    def _give_time_back(self) -> None:
+        if (fencing := self._fencing) is None or fencing.held_since is None:
+            return
+        if fencing.deadline is not None:
+            fencing.deadline += workflow.now() - fencing.held_since
+        fencing.held_since = None
 
     async def before_destruction(
         self, licenses: PowerAct | None = None, operation: Operation = Operation.DISRUPT, *, leased: bool = False
@@ -268,6 +280,8 @@ class Preflight:
                 case LookVerdict.NOT_LICENSED:
                     if patience_is_over:
                         raise NonRetryable(f"not licensed to act: {result.reason}")
+                    if workflow.patched(NOT_ITS_TIME):
+                        self._take_no_time()
                     if not result.permitted:
                         await self._ask_for_permit(under)
                     self._episode.enter(doing=f"{MAY_NOT_ACT}: {result.reason}")
@@ -276,7 +290,7 @@ class Preflight:
     async def _rest_in_mode(self, look: Undertaking, reason: str) -> None:
         """The mode allows no more: without a permit, until the node is well or the mode is raised (S52). What was begun is not
         left half done: there a person is asked. The time is none of the look's, nor of the step's."""
-        episode, fencing = self._episode, self._fencing
+        episode, fencing, takes_none = self._episode, self._fencing, workflow.patched(NOT_ITS_TIME)
         if not self._may_rest():
             raise NonRetryable(f"what was begun may not be finished: {reason}")
         if episode.repairs.keeps:
@@ -287,9 +301,11 @@ class Preflight:
             if episode.state.permit:
                 await give_back_permit(episode, held=True)
             began = workflow.now()
+            if takes_none:
+                self._take_no_time()
             await episode.rest(MODE_AGAIN, "until its mode is raised, or the node is well")
             await self.before_others_act()
-            if fencing is not None and fencing.deadline is not None:
+            if fencing is not None and fencing.deadline is not None and not takes_none:
                 fencing.deadline += workflow.now() - began
             look.waited[MODE] = look.waited.get(MODE, timedelta(0)) + workflow.now() - resting.began
 
@@ -307,7 +323,8 @@ class Preflight:
         """Wait for it where it is queued for; a refusal is the next look's to deal with."""
 
         def why_not_wait() -> str:
-            late = self.deadline is not None and workflow.now() > self.deadline
+            waits = self._fencing is not None and self._fencing.held_since is not None
+            late = self.deadline is not None and workflow.now() > self.deadline and not waits
             seen = self._episode.state.last_seen
             # The way back needs no permit; a person's need does not pass with the node's return.
             passed = seen is not None and (not seen.present or (seen.ready and not seen.unhealthy))

@@ -85,6 +85,16 @@ class Undertaking:
         self.pause = min(self.pause * 2, longest) if self.pause else first
         return self.pause
 
+    def begin_wait(self, kind: str, now: datetime) -> None:
+        """Unless an earlier history has begun it."""
+        self.waits_for, self.waits_since = kind, self.waits_since or now
+
+    def end_wait(self, now: datetime) -> None:
+        """It is counted; none may be under way."""
+        if self.waits_since is not None:
+            self.waited[self.waits_for] = self.waited.get(self.waits_for, timedelta(0)) + now - self.waits_since
+            self.waits_since = None
+
 
 @dataclass(slots=True, kw_only=True)
 class PublisherState:
@@ -110,7 +120,7 @@ class PublisherState:
 
 @dataclass(slots=True, kw_only=True)
 class PacingProgress:
-    """Portions of pods that may be freed. asked: the number of the latest question. waited: for portions, in all."""
+    """Portions of pods that may be freed. asked: the number of the latest question. waited: in all, also for people."""
 
     asked: int = 0
     waited: timedelta = timedelta(0)
@@ -229,7 +239,7 @@ class FencingProgress:
     begun: it has its permit and its mark. turn, parked, end: what the story is at, where it is not at its flow: what it answers,
     the problem with which it waits for a person, the end that it carries out. ended: that is done. switched_on: the machine
     was switched on again in this round of the flow, and its return is what is awaited. deadline: from then on nothing more is
-    begun. held_since: a person keeps it from using that time.
+    begun. held_since: a person, a mode or the lack of a licence keeps it from using that time.
     """
 
     pin: PinResult

@@ -25,7 +25,7 @@ class Patience:
     def __init__(self, episode: Episode, under: Undertaking) -> None:
         self._episode = episode
         self._under = under
-        self._count_wait()
+        under.end_wait(workflow.now())
 
     def is_over(self, interrupt: Unlicensed) -> bool:
         """Whether this kind has been waited for as long as it may."""
@@ -38,17 +38,9 @@ class Patience:
 
     async def rest(self, interrupt: Interrupt, duration: timedelta, why: str) -> None:
         """A rest of the episode, which counts as waiting of this kind for as long as it took."""
-        self._under.waits_for, self._under.waits_since = type(interrupt).__name__, workflow.now()
+        self._under.begin_wait(type(interrupt).__name__, workflow.now())
         await self._episode.rest(duration, why)
-        self._count_wait()
-
-    def _count_wait(self) -> None:
-        """A rest is over, which may have begun in an earlier history."""
-        under = self._under
-        if under.waits_since is not None:
-            before = under.waited.get(under.waits_for, timedelta(0))
-            under.waited[under.waits_for] = before + workflow.now() - under.waits_since
-            under.waits_since = None
+        self._under.end_wait(workflow.now())
 
 
 class Tries:

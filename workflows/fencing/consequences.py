@@ -36,7 +36,7 @@ from policy.values.display_text import counted
 from workflows.episode.episode import Episode
 from workflows.episode.node_writes import NodeWriter
 from workflows.episode.preflight import FIRST_PAUSE, LONGEST_PAUSE, SLOW_LOOKS, Preflight, SeenDown
-from workflows.episode.state import FreeingProgress, PacingProgress
+from workflows.episode.state import FreeingProgress, PacingProgress, Undertaking
 from workflows.fencing.device_commands import longer
 from workflows.fencing.power_sequence import PowerSequence
 from workflows.kit import options
@@ -70,12 +70,18 @@ class Pacing:
 
     @property
     def waited(self) -> timedelta:
-        """How long it has waited for portions in all, which is no fault of what it frees."""
+        """How long it has waited in all, for portions or a person, which is no fault of what it frees."""
         return self._progress.waited
+
+    def waited_before(self, under: Undertaking) -> timedelta:
+        """How long it had waited when that was begun: of an earlier try."""
+        self.end_wait()
+        earlier = under.waited.setdefault(EARLIER, self.waited)
+        return earlier if earlier and workflow.patched(NOT_ITS_TIME) else timedelta(0)
 
     async def bounded(self, request: Request, left: Workload) -> Request | None:
         """The request, for no more pods than may go now. None: none may, and that has been waited out: look and read anew."""
-        self._count_wait()
+        self.end_wait()
         limit, pods = left.per_minute, left.pods - left.forced
         if limit is None or pods <= 0:
             return request
@@ -88,10 +94,14 @@ class Pacing:
         self._progress.waits_since = now = workflow.now()
         self._episode.enter(doing=f"waits: no more than {limit} pods may be freed in a minute", until=answer.again)
         await self._episode.rest(max(answer.again - now, timedelta(0)), "until more pods may be freed")
-        self._count_wait()
+        self.end_wait()
         return None
 
-    def _count_wait(self) -> None:
+    def begin_wait(self) -> None:
+        """Of a person's hold, or for leave: none of the time for freeing either."""
+        self._progress.waits_since = self._progress.waits_since or workflow.now()
+
+    def end_wait(self) -> None:
         """A wait is over, which may have begun in an earlier history."""
         if self._progress.waits_since is not None:
             self._progress.waited += workflow.now() - self._progress.waits_since
@@ -123,6 +133,9 @@ POLL_INTERVAL = timedelta(seconds=1)
 CANT_UNTAINT = "the out-of-service taint can't be removed"
 ABORT_BEFORE_FREEING = "an-abort-is-heard-right-before-pods-of-a-dead-kernel-are-freed"
 """Histories of builds that freed them all the same go on as they began."""
+EARLIER = "before it began"
+NOT_ITS_TIME = "what-a-person-holds-takes-no-time-of-a-drain-or-of-freeing"
+"""Histories of builds in which a hold used that up go on as they began."""
 
 
 class FreeingSequence:
@@ -211,7 +224,7 @@ class FreeingSequence:
             deadline = under.began + self._plan.free_timeout
             self._episode.enter(doing="frees the workloads of the node that is off", until=deadline)
             try:
-                await self._free(choice, deadline)
+                await self._free(choice, deadline + self._pacing.waited_before(under))
             except Interrupt:
                 # A machine that runs after all must not go on losing its pods, nor one that is not read until
                 # the next try (S1, S2).
@@ -297,6 +310,9 @@ class FreeingSequence:
         """A hold is a person who is waited for. A taint that can't be removed then is tried again all the while; what was seen
         before is old afterwards (S47)."""
         pause, self._seen = FIRST_PAUSE, None if self._episode.is_held else self._seen
+        doing, until = self._episode.state.doing, self._episode.state.until
+        if self._episode.is_held and workflow.patched(NOT_ITS_TIME):
+            self._pacing.begin_wait()
         while (held := self._episode.held) is not None and self._episode.is_held:
             await self.pause()
             if not self._progress.may_be_tainted:
@@ -305,6 +321,8 @@ class FreeingSequence:
             await self._episode.rest(pause, "until the out-of-service taint is tried again")
             pause = min(pause * 2, LONGEST_PAUSE)
         await self._episode.wait_while_held()
+        self._episode.go_on_with(doing, until)
+        self._pacing.end_wait()
 
     async def leave(self) -> None:
         """The proof is not read from here on, or before long, and others may switch the machine on: a taint that may stand

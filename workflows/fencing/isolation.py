@@ -38,9 +38,9 @@ from policy.objects.nodes import Taint
 from workflows.episode.episode import Episode
 from workflows.episode.node_writes import NodeWriter
 from workflows.episode.preflight import Licence, Preflight
-from workflows.episode.state import IsolationProgress
+from workflows.episode.state import IsolationProgress, Undertaking
 from workflows.episode.tries import Tries
-from workflows.fencing.consequences import Pacing
+from workflows.fencing.consequences import NOT_ITS_TIME, Pacing
 from workflows.fencing.device_commands import POLL_INTERVAL, longer
 from workflows.fencing.paths import MayRestore, Paths, Volumes
 from workflows.kit import options
@@ -50,6 +50,7 @@ DRAIN_PATIENCE = timedelta(minutes=5)
 """Of a drain that was given no time-out: fencing is what follows it, so it may not wait for ever."""
 
 DRAIN_INTERVAL = timedelta(seconds=5)
+LEAVE = "leave to drain"
 OVER_BEFORE_FREEING = "the-end-of-the-need-is-heard-right-before-pods-behind-a-cut-are-freed"
 """Histories of builds that heard of it with the next look go on as they began."""
 
@@ -174,7 +175,7 @@ class IsolationSequence:
         Eviction is asked for and never forced (S30); what a budget blocks is asked for again. What must wait for the proof of off
         is left to `workflows/fencing/consequences.py`. Which pods go is `policy/episode/drain.py`."""
         with self._episode.undertaking("drains the node") as under:
-            result, evicted = await self._drain_until(method, under.began + (method.timeout or DRAIN_PATIENCE))
+            result, evicted = await self._drain_until(method, under)
         for warning in result.warnings:
             self._episode.note("drain", "warning", warning)
         if result.mounting:  # nothing is taken from under a pod that has to stay (S30)
@@ -183,10 +184,14 @@ class IsolationSequence:
         evictions = f"{evicted} pods evicted{f'; left: {left}' if left else ''}"
         self._episode.note("drain", "ok" if result.done else "incomplete", evictions, numbers={"pods": evicted})
 
-    async def _drain_until(self, method: PlannedMethod, deadline: datetime) -> tuple[DrainResult, int]:
+    async def _drain_until(self, method: PlannedMethod, under: Undertaking) -> tuple[DrainResult, int]:
         pause, evicted = DRAIN_INTERVAL, 0
         while True:
+            if workflow.patched(NOT_ITS_TIME):
+                under.begin_wait(LEAVE, workflow.now())
             licence = await self._preflight.before_destruction(operation=Operation.DRAIN)
+            under.end_wait(workflow.now())
+            deadline = under.began + (method.timeout or DRAIN_PATIENCE) + under.waited.get(LEAVE, timedelta(0))
             self._episode.enter(doing="drains the node", until=deadline)
             result = await self._drain_round(method, deadline, licence)
             if result.errors:
@@ -259,7 +264,8 @@ class IsolationSequence:
         """A consequence under `path cut proven`: each round right after a last look and fresh readings (S1, S2, S20)."""
         behind_ports = reduce(or_, (each.storage for each in self._plan.isolation if each.act is Act.CUT_PATH), CutStorage())
         with self._episode.undertaking("frees the pods behind the cut") as under:
-            left = await self._free_until(under.began + self._plan.free_timeout, behind_ports, look, stopped)
+            deadline = under.began + self._plan.free_timeout + self._pacing.waited_before(under)
+            left = await self._free_until(deadline, behind_ports, look, stopped)
         if left is None:
             return
         self._progress.pods_left = left.pods
@@ -273,7 +279,10 @@ class IsolationSequence:
         self._episode.enter(doing="frees the pods behind the cut", until=deadline)
         pause, left = POLL_INTERVAL, Workload(pods=0, attachments=0)
         while True:
+            if workflow.patched(NOT_ITS_TIME):
+                self._pacing.begin_wait()
             licensed_until = await look()
+            self._pacing.end_wait()
             proofs = await self._still_cut()
             if not proofs:
                 self._episode.note("free-cut-pods", "ok", "nothing is cut: no volume was attached")

@@ -67,6 +67,8 @@ DRAIN = DrainOptions(force=True, ignore_daemon_sets=True, delete_empty_dir=True)
 
 FOUND_MARKED = "a-mark-of-which-the-answer-was-lost-is-removed"
 """Histories of builds that left it go on as they began."""
+HELD_AT_ITS_END = "a-preservation-that-a-person-holds-ends-by-no-end-of-its-time"
+"""Histories of builds that ended it, and forgot the hold, go on as they began."""
 
 
 class PreservationStory:
@@ -121,6 +123,9 @@ class PreservationStory:
                     self._progress.wish = replace(self._progress.wish, keep=True)
                     continue
                 if not hold.terminate or self._progress.machine is None or self.episode.state.abort_asked is not None:
+                    if self.episode.is_held and not hold.well and workflow.patched(HELD_AT_ITS_END):
+                        await self.episode.wait_while_held()  # a health check may have the machine, and the person has it in hand
+                        continue
                     return await self._released(hold)
                 if self.episode.held is not None:
                     await self.episode.wait_while_held()

@@ -31,6 +31,8 @@ from workflows.remediation.ladder_step import withdraw_claim
 LOOK_AGAIN = timedelta(seconds=20)
 PAUSE = timedelta(seconds=10)
 LONGEST_PAUSE = timedelta(minutes=5)
+HELD_WITHOUT_A_PERMIT = "a-machine-that-is-held-before-it-is-given-up-takes-no-permit"
+"""Histories of builds that took one, and kept it, go on as they began."""
 TRIES_BEFORE_A_PERSON = 10
 """After so many requests in a row that came to nothing, half an hour about, a person is told, and the permit is another's."""
 
@@ -71,11 +73,15 @@ class GivingUpStory:
         while True:
             if (abort := self.episode.state.abort_asked) is not None and not progress.asked:
                 return await self._aborted(abort)
-            if not progress.asked and not self.episode.state.permit:
+            held = self.episode.held is not None and not progress.asked
+            needs_none = held and not progress.unclear and workflow.patched(HELD_WITHOUT_A_PERMIT)
+            if needs_none and self.episode.state.permit:
+                await give_back_permit(self.episode, held=True)
+            if not (needs_none or progress.asked or self.episode.state.permit):
                 if refused := await self._permitted():
                     return refused
                 continue  # what was said meanwhile is heard first (S20)
-            if self.episode.held is not None and not progress.asked:
+            if held:
                 await self.episode.wait_while_held()
                 continue
             progress.asks = True

@@ -479,6 +479,9 @@ class RequestOwner(ReplacingStep):
 
 ANNOTATES = "annotates the Machine for its bare-metal operator"
 
+BY_ANOTHER_CLOCK = "an-object-of-ours-was-made-since-its-step-began-whatever-the-clock-of-the-api-server-says"
+"""Histories of builds that believed that clock go on as they began."""
+
 GOING_PATIENCE = timedelta(minutes=2)
 """How long the object's end is waited for: its controller may have something to put right first."""
 
@@ -572,10 +575,19 @@ class ExternalRemediation(LadderStep):
         target.progress.tried = True
         if seen.timed_out and seen.incident != self._episode.state.incident:
             raise NonRetryable(f"{self._called} of incident {seen.incident or 'of others'} has had its time already")
-        self._state.asked = seen.created or workflow.now()
+        self._state.asked = self._made_at(seen)
         self._state.began = self._state.asked  # as medik8s counts the time of a step
         self._state.name, self._state.uid = (seen.ref.name if seen.ref is not None else ""), seen.uid
         self._episode.note("external", "created", f"{self._called}/{self._state.name}")
+
+    def _made_at(self, seen: External) -> datetime:
+        """When the object was made, as its API server says: one that is ours no earlier than its step, and none in the future. A
+        clock that is behind would end the step's time at once, and the next one may delete the machine."""
+        made = earliest = seen.created or workflow.now()
+        if seen.incident == self._episode.state.incident:
+            earliest = self._state.began - options.IN_FLIGHT_MARGIN
+        true = min(max(made, earliest), workflow.now())
+        return true if true != made and workflow.patched(BY_ANOTHER_CLOCK) else made
 
     async def _send(self, before: BeforeActing) -> External:
         self._state.may_stand = True

@@ -50,6 +50,8 @@ from workflows.remediation.steps import STEPS, FencingStep, ReplacingStep
 TRY_AGAIN = timedelta(seconds=5)
 """Until a step that could not be begun is tried again."""
 
+HELD_WITHOUT_A_PERMIT = "a-ladder-that-is-held-before-it-began-gives-its-permit-back"
+"""Histories of builds that kept it go on as they began."""
 NOT_ITS_TIME = "what-a-step-waited-for-before-it-began-is-not-its-time"
 """Histories of builds that counted it go on as they began."""
 
@@ -297,7 +299,12 @@ class RemediationStory:
         self.target = RemediationTarget(
             episode=episode,
             progress=progress,
-            preflight=Preflight(episode, pin.need, may_rest=lambda: not progress.tried),
+            preflight=Preflight(
+                episode,
+                pin.need,
+                idle=lambda: not progress.tried and workflow.patched(HELD_WITHOUT_A_PERMIT),
+                may_rest=lambda: not progress.tried,
+            ),
             node_writer=node_writer,
         )
         self._steps = []

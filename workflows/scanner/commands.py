@@ -40,6 +40,7 @@ from workflows.scanner.state import ScannerInput, ScannerState, Underway
 
 SAID_MEANWHILE = "what people command a run that replaces a failed one is not undone"
 SAID_AFTER_RESET = "nor what they command after a reset"
+STOPPED_BEFORE = "nor is a stop that a reset has taken back before it was done"
 OF_THEIR_OWN_PAUSE = "nor what they say of their own pause"
 MOST_NAMED = 20
 """Nodes of a command in its record, and in its answer those where an act may be under way."""
@@ -215,6 +216,13 @@ class Commands:
         if found.repaired is not None and not state.modes.is_known:
             self._set_modes(state.modes.begun(repaired=found.repaired))
         self.took_over = True
+        if was_reset and found.stopped and workflow.patched(STOPPED_BEFORE):
+            self._stop_as(found)
+
+    def _stop_as(self, found: FoundOpen) -> None:
+        if found.stopped and self._underway.stop is None:
+            who, reason = found.stopped
+            self.take_stop(StopRequest(who=who, reason=reason))
 
     def _go_on_as(self, failed: FoundOpen) -> None:
         """As the run that failed stood: its memo has all that people had commanded; and what they have commanded since (S44,
@@ -233,9 +241,7 @@ class Commands:
             state.mode_changes = (*failed.mode_changes, *changes)
             self._set_modes(modes)
         self.took_over = True
-        if failed.stopped and self._underway.stop is None:
-            who, reason = failed.stopped
-            self.take_stop(StopRequest(who=who, reason=reason))
+        self._stop_as(failed)
 
     def _lower_as(self, found: FoundOpen) -> None:
         """No further than the last scanner's modes, but for what people have set since we began. A cluster that begins with
