@@ -30,9 +30,16 @@ MAXIMUM_WORKLOADS = 20
 RANDOMLY_NAMED = frozenset({"ReplicaSet", "ReplicationController", "Job"})
 """Owners that give their pods another name each time."""
 
-INLINE_DISKS = frozenset(
-    {"awsElasticBlockStore", "azureDisk", "cinder", "gcePersistentDisk", "portworxVolume", "rbd", "vsphereVolume"}
-)
+INLINE_DISKS = {
+    "awsElasticBlockStore": "volumeID",
+    "azureDisk": "diskURI",
+    "cinder": "volumeID",
+    "gcePersistentDisk": "pdName",
+    "portworxVolume": "volumeID",
+    "rbd": "image",
+    "vsphereVolume": "volumePath",
+}
+"""Sources by which a pod names a disk in its own spec, each with the field that does; CSI migration makes its handle of that."""
 
 
 class _Owner(msgspec.Struct, rename="camel"):
@@ -173,13 +180,27 @@ class Pod(msgspec.Struct):
         return tuple(source for volume in self.spec.volumes or () for source in volume if source != "name")
 
     @property
+    def inline_disks(self) -> frozenset[str]:
+        """The disks that it names in its own spec; their attachments (CSI migration) name no PersistentVolume."""
+        volumes = self.spec.volumes or ()
+        return frozenset(str(volume[kind].get(INLINE_DISKS[kind])) for volume in volumes for kind in INLINE_DISKS.keys() & volume)
+
+    @property
     def has_inline_volume(self) -> bool:
-        """Whether it names a disk in its own spec; its attachment (CSI migration) then names no PersistentVolume."""
-        return any(INLINE_DISKS & volume.keys() for volume in self.spec.volumes or ())
+        return bool(self.inline_disks)
+
+
+class _Csi(msgspec.Struct, rename="camel"):
+    volume_handle: str = ""
+
+
+class _InlineVolume(msgspec.Struct, rename="camel"):
+    csi: _Csi | None = None
 
 
 class _AttachmentSource(msgspec.Struct, rename="camel"):
     persistent_volume_name: str | None = None
+    inline_volume_spec: _InlineVolume | None = None
 
 
 class _AttachmentSpec(msgspec.Struct, rename="camel"):
@@ -197,6 +218,12 @@ class Attachment(msgspec.Struct):
     def volume(self) -> str:
         """Name of the PersistentVolume, "" for an inline volume."""
         return self.spec.source.persistent_volume_name or ""
+
+    @property
+    def handle(self) -> str:
+        """What its cloud calls an inline volume, "" where that is not said."""
+        inline = self.spec.source.inline_volume_spec
+        return inline.csi.volume_handle if inline is not None and inline.csi is not None else ""
 
     @property
     def deleting(self) -> bool:
@@ -282,21 +309,29 @@ async def count(connection: ClusterConnection, standing: NodeWorkload, taint: Ta
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsedVolumes:
-    """The attached PersistentVolumes that some pods use. `inline`: one of them has a volume in its own spec that is attached.
-    unknown: those that are gone themselves, so that they may be any claim's.
+    """The attached PersistentVolumes that some pods use. disks: those that they name in their own spec. unknown:
+    PersistentVolumes that are gone themselves, so that they may be any claim's.
 
     Of both there is none where no kubelet has taken up such a pod: a person who may create pods may bind one to a node (S41).
     """
 
     names: frozenset[str] = frozenset()
-    inline: bool = False
+    disks: frozenset[str] = frozenset()
     unknown: frozenset[str] = frozenset()
 
     def has(self, attachment: Attachment) -> bool:
-        return attachment.volume in self.names if attachment.volume else self.inline
+        """One that does not say of which disk it is may be of any."""
+        if attachment.volume:
+            return attachment.volume in self.names
+        return any(_same_disk(each, attachment.handle) for each in self.disks)
 
     def may_have(self, attachment: Attachment) -> bool:
         return self.has(attachment) or attachment.volume in self.unknown
+
+
+def _same_disk(one: str, handle: str) -> bool:
+    """Pods name Amazon's also with their zone before, and handles Google's with all of their path."""
+    return handle in {"", one} or handle.endswith(f"/{one}") or one.endswith(f"/{handle}")
 
 
 async def volumes_of(connection: ClusterConnection, pods: Iterable[Pod], attachments: Iterable[Attachment]) -> UsedVolumes:
@@ -307,7 +342,7 @@ async def volumes_of(connection: ClusterConnection, pods: Iterable[Pod], attachm
     bound = dict(zip(names, await asyncio.gather(*(claim_of(connection, name) for name in names)), strict=True))
     return UsedVolumes(
         names=frozenset(name for name, claim in bound.items() if claim in claims),
-        inline=any(pod.has_inline_volume and pod.taken_up for pod in pods),
+        disks=frozenset[str]().union(*(pod.inline_disks for pod in pods if pod.taken_up)),
         unknown=frozenset(name for name in names if bound[name] is None and any(pod.claims and pod.taken_up for pod in pods)),
     )
 

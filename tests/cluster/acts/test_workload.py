@@ -272,6 +272,30 @@ class TestVolumes:
         result = await delete(off)
         assert (result.deleted_pods, result.deleted_attachments) == (1, 1)
 
+    @pytest.mark.parametrize(
+        ("named", "handle"),
+        [
+            ({"awsElasticBlockStore": {"volumeID": "aws://eu-west-1a/vol-9"}}, "vol-9"),
+            ({"gcePersistentDisk": {"pdName": "disk-9"}}, "projects/UNSPECIFIED/zones/UNSPECIFIED/disks/disk-9"),
+            ({"azureDisk": {"diskName": "d", "diskURI": "/subscriptions/s/disks/d"}}, "/subscriptions/s/disks/d"),
+            ({"vsphereVolume": {"volumePath": "[store] kubevols/nine.vmdk"}}, "[store] kubevols/nine.vmdk"),
+        ],
+    )
+    async def test_s41_a_pod_that_stays_keeps_the_disk_of_its_own_spec_and_none_of_others(
+        self, off: World, named: dict[str, Any], handle: str
+    ) -> None:
+        """A person who may create a DaemonSet, or says so of a pod, has a pod that stays, and ran. It names a disk of its own, and kept
+        each attachment on the node that names no PersistentVolume."""
+        for name, of in (("va-others", "vol-1"), ("va-own", handle)):
+            source = {"inlineVolumeSpec": {"csi": {"driver": "disks.example", "volumeHandle": of}}}
+            spec = {"attacher": "disks.example", "nodeName": NODE, "source": source}
+            await off.others.create(ATTACHMENTS.path(), {"metadata": {"name": name}, "spec": spec})
+        await off.add_pod("db-0", volumes=({"name": "d", "awsElasticBlockStore": {"volumeID": "vol-1"}},))
+        await off.add_pod("tenants", owner="DaemonSet", volumes=({"name": "d", **named},))
+        result = await delete(off)
+        assert (result.deleted_attachments, result.left.attachments) == (1, 0)
+        assert await off.attachments() == ["va-own"]
+
     async def test_s41_the_name_of_an_owner_that_a_tenant_invents_makes_no_answer_too_long(self, off: World) -> None:
         """Temporal refuses an answer of more than 2 MiB: the fencing of the node would stand still for all that runs there."""
         for number in range(2):
