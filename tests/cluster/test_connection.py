@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import ssl
 import stat
 import tracemalloc
 from asyncio import sslproto
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -23,6 +25,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from temporalio.exceptions import ApplicationError
 from temporalio.workflow import ActivityConfig
 
+from activities.cluster.api import connection as connections
 from activities.cluster.api.connection import ClusterConnection, Timeouts
 from activities.cluster.api.credentials import ExplicitCredentials
 from activities.cluster.api.paths import LEASES, NODES, PODS
@@ -171,7 +174,7 @@ async def test_the_environment_s_proxy_is_used_but_for_hosts_without_one(api: Ap
     for name in ("http_proxy", "https_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     for name in ("no_proxy", "NO_PROXY"):
-        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name)
     async with ClusterConnection.to(api.url, token="abc") as connection:
         with pytest.raises(ApplicationError) as nobody_there:
             await connection.cluster_uid()
@@ -288,6 +291,70 @@ async def test_a_borrowed_token_goes_without_our_certificate(tmp_path: Path) -> 
     assert shown == [(True, ""), (False, "Bearer anns")]
 
 
+class Endless:
+    """A server that begins to answer, and never ends."""
+
+    def __init__(self) -> None:
+        self.sent = 0
+        self._server = RawTestServer(self._answer)
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        with suppress(ConnectionError):
+            while True:
+                await response.write(b"x" * 4096)
+                self.sent += 4096
+        return response
+
+    async def __aenter__(self) -> Endless:
+        await self._server.start_server()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._server.close()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.port}"
+
+
+@pytest.mark.parametrize(("how", "means"), [("get", "Transient"), ("watch", "Transient"), ("write", "Ambiguous")])
+async def test_s41_an_answer_without_end_is_not_held_in_memory(how: str, means: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker serves several clusters: the API server of one, or what stands before it, took the memory of all."""
+    monkeypatch.setattr(connections, "LONGEST_ANSWER", 1024 * 1024)
+
+    async def ask(connection: ClusterConnection) -> None:
+        if how == "watch":
+            async for _ in connection.watch(NODES.path(), resource_version="1", seconds=5, silence=5):
+                pass
+        elif how == "write":
+            await connection.patch_merge(NODES.path("node-1"), {})
+        else:
+            await connection.get(NODES.path("node-1"))
+
+    async with Endless() as server, ClusterConnection.to(server.url, timeouts=Timeouts(read=5, write=5)) as connection:
+        with pytest.raises(ApplicationError, match="more than 1048576 bytes") as refused:
+            await asyncio.wait_for(ask(connection), 5)
+        assert refused.value.type == means
+        assert server.sent < 16 * 1024 * 1024
+
+
+async def test_s41_many_large_objects_are_read_a_few_at_a_time(
+    api: ApiServer, connection: ClusterConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tenant has room for hundreds of objects of a megabyte and more: no page holds them all, and none is left out."""
+    monkeypatch.setattr(connections, "LONGEST_ANSWER", 100_000)
+    large = {f"large-{number:02}" for number in range(40)}
+    for name in large:
+        await connection.create(NODES.path(), {**node(name), "metadata": {"name": name, "annotations": {"a": "x" * 20_000}}})
+    for query in (None, {"resourceVersion": "0"}):
+        pages = [page.body async for page in connection.list_pages(NODES.path(), query=query)]
+        names = [item["metadata"]["name"] for page in pages for item in json.loads(page)["items"]]
+        assert (set(names), len(names)) == (large, 40)
+        assert max(map(len, pages)) < 100_000
+
+
 async def test_a_tls_connection_keeps_little_memory(tmp_path: Path) -> None:
     """A cluster has some twenty watches open, and a worker may have fifty clusters. asyncio alone would keep 256 KiB for each."""
     certificate, key = self_signed(tmp_path)
@@ -331,7 +398,7 @@ def self_signed(folder: Path) -> tuple[Path, Path]:
 
 
 def test_outside_of_a_pod_there_is_no_service_account(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST")
     with pytest.raises(ApplicationError) as refused:
         ClusterConnection.in_cluster()
     assert error_type(refused.value) is ErrorType.INVALID_CONFIG

@@ -42,6 +42,7 @@ from activities.cluster.api.credentials import (
 )
 from activities.cluster.api.paths import NAMESPACES
 from activities.cluster.api.refusals import (
+    AnswerTooLong,
     ObjectConflict,
     PatchInapplicable,
     Unconnected,
@@ -69,6 +70,13 @@ TOLERATED_SKEW = timedelta(seconds=3)
 """Between our clock and the server's; it tells its own in whole seconds, and an answer takes its time."""
 
 LONGEST_REASON = 300
+
+LONGEST_ANSWER = 32 * 1024 * 1024
+"""Bytes of an answer, or of an event, that are held in memory. An object has 1.5 MiB at most: hundreds of those, which one
+author may create, are read a few at a time, and a server that answers without end ends no worker that serves other clusters, too
+(S41)."""
+PAGE, FEWER = 500, 8
+"""Objects of a page. Where they are too much, so many times fewer."""
 
 UNCONNECTED = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 """What a client raises before anything was sent."""
@@ -252,14 +260,23 @@ class ClusterConnection:
         return readable(await self._request("GET", path, query=query, seconds=self._timeouts.read))
 
     async def list_pages(
-        self, path: str, *, limit: int = 500, query: Mapping[str, str] | None = None, metadata_only: bool = False
+        self, path: str, *, limit: int = PAGE, query: Mapping[str, str] | None = None, metadata_only: bool = False
     ) -> AsyncGenerator[Page, None]:
         """A collection page by page, consistent at one resourceVersion. Raises VersionExpired if it took too long."""
-        accept = METADATA_LIST if metadata_only else ""
+        accept, asked, most = METADATA_LIST if metadata_only else "", dict(query or {}), limit
         token: str | None = None
         while True:
-            parameters = {**(query or {}), "limit": str(limit), **({"continue": token} if token else {})}
-            body = readable(await self._request("GET", path, query=parameters, seconds=self._timeouts.page, accept=accept))
+            parameters = {**asked, "limit": str(limit), **({"continue": token} if token else {})}
+            try:
+                answer = await self._request("GET", path, query=parameters, seconds=self._timeouts.page, accept=accept)
+            except AnswerTooLong:
+                if limit == 1:
+                    raise
+                limit = max(limit // FEWER, 1)
+                asked.pop("resourceVersion", None)  # what a server remembers it gives whole
+                continue
+            limit = min(2 * limit, most) if len(answer) < LONGEST_ANSWER // FEWER else limit
+            body = readable(answer)
             try:
                 metadata = _list_head.decode(body).metadata
             except msgspec.DecodeError as error:
@@ -312,10 +329,12 @@ class ClusterConnection:
         try:
             async with await self._send(call) as response:
                 if response.status >= 300:
-                    raise refusal(response.status, response.headers, await response.read(), request, writing=False)
+                    raise refusal(response.status, response.headers, await _read(response, request), request, writing=False)
                 on_open()
                 pending: list[bytes] = []
                 async for chunk in response.content.iter_any():
+                    if sum(map(len, pending)) > LONGEST_ANSWER:
+                        raise _too_long(request)
                     *lines, rest = chunk.split(b"\n")
                     for line in lines:
                         whole = b"".join([*pending, line])
@@ -421,7 +440,7 @@ class ClusterConnection:
         request, writing = f"{method} {path}", body is not None
         try:
             async with await self._send(call) as response:
-                payload = await response.read()
+                payload = await _read(response, request, writing=writing)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise _broken(error, request, writing=writing) from error
         if response.status >= 300:
@@ -492,6 +511,25 @@ class ClusterConnection:
             url = URL(self._credentials.url)
             self._session, self._proxy = session, None if proxy_bypass(url.host or "") else getproxies().get(url.scheme)
         return self._session
+
+
+async def _read(response: aiohttp.ClientResponse, request: str, *, writing: bool = False) -> bytes:
+    """All of it. Raises AnswerTooLong."""
+    chunks, size = list[bytes](), 0
+    async for chunk in response.content.iter_any():
+        chunks.append(chunk)
+        size += len(chunk)
+        if size > LONGEST_ANSWER:
+            response.close()
+            raise _too_long(request, writing=writing)
+    return b"".join(chunks)
+
+
+def _too_long(request: str, *, writing: bool = False) -> ApplicationError:
+    what = f"{request}: the answer has more than {LONGEST_ANSWER} bytes"
+    if writing:
+        return failure(ErrorType.AMBIGUOUS, f"{what}; it may have been carried out")
+    return typed(AnswerTooLong, ErrorType.TRANSIENT, what)
 
 
 moment_in_header = lru_cache(maxsize=16)(parsedate_to_datetime)

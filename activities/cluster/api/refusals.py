@@ -56,6 +56,10 @@ class Unconnected(ApplicationError):  # noqa: N818 - a state of the API, not a m
     """No connection to the server: nothing was sent. The connection itself has logged it (`connection.py`)."""
 
 
+class AnswerTooLong(ApplicationError):  # noqa: N818 - a state of the API, not a mistake
+    """More than is ever held in memory at once. Of a list less can be asked for."""
+
+
 class PatchInapplicable(ApplicationError):  # noqa: N818 - a state of the API, not a mistake
     """422 that names no field, nor who denied it: the patch could not be applied to the object as it is. Nothing was written."""
 
