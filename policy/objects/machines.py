@@ -148,6 +148,15 @@ def uncounted(about: ObjectRef, namespaces: Collection[str]) -> str:
     return _ignored(about.namespace)
 
 
+def counting_namespaces(api_version: str, namespaces: Collection[str]) -> tuple[str, ...]:
+    """In which Machines, their sets and their health checks count; "" stands for all, also of other kinds. What lies elsewhere
+    need not be read: tenants have room for more than a worker has memory (S41)."""
+    api = machine_api(api_version)
+    if api is None or EVERY_NAMESPACE in namespaces:
+        return ("",)
+    return tuple(dict.fromkeys(filter(None, (api.home, *namespaces))))
+
+
 def _ignored(namespace: str) -> str:
     return f"it is ignored: the setting machine_namespaces does not name {namespace}"
 

@@ -15,11 +15,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.cluster.api.paths import CLAIMS, DAEMON_SETS, PODS
+from activities.cluster.api.connection import JsonObject
+from activities.cluster.api.paths import CLAIMS, DAEMON_SETS, PODS, Resource
 from activities.cluster.api.refusals import NamespaceEnding, ObjectConflict, ObjectNotFound, unless_gone
 from activities.cluster.api.served_cluster import ClusterActivities, ServedCluster
 from activities.cluster.live.cluster_lease import cluster_lease_problem
@@ -29,7 +31,15 @@ from activities.cluster.objects.live_machines import read_subject
 from activities.cluster.objects.live_node import read_node
 from activities.cluster.objects.marks import require_held
 from activities.cluster.objects.object_reader import reading_once
-from activities.cluster.objects.workload import MIRROR_ANNOTATION, Pod, claim_of, read_attachments, read_pods
+from activities.cluster.objects.workload import (
+    MIRROR_ANNOTATION,
+    TOO_MANY,
+    Pod,
+    a_few_at_once,
+    claim_of,
+    read_attachments,
+    read_pods,
+)
 from activities.contracts.target import DrainRequest, DrainResult, LookRequest, LookResult, Target
 from activities.errors import ErrorType, error_type, failure
 from activities.licences import Licences
@@ -173,10 +183,9 @@ class Drain(ClusterActivities):
 
     async def _described(self, pods: Iterable[Pod]) -> list[DrainPod]:
         pods = tuple(pods)
-        wanted = sorted({(pod.metadata.namespace, name) for pod in pods if (name := _daemon_set(pod)) and not _ended(pod)})
-        paths = [DAEMON_SETS.path(name, namespace=namespace) for namespace, name in wanted]
-        found = await asyncio.gather(*(unless_gone(self._connection.get(path)) for path in paths))
-        gone = {each for each, daemon_set in zip(wanted, found, strict=True) if daemon_set is None}
+        wanted = {(pod.metadata.namespace, name) for pod in pods if (name := _daemon_set(pod)) and not _ended(pod)}
+        found = await a_few_at_once(partial(self._find, DAEMON_SETS), sorted(wanted))
+        gone = {each for each, daemon_set in found.items() if daemon_set is None}
         return [
             DrainPod(
                 name=pod.key,
@@ -186,7 +195,7 @@ class Drain(ClusterActivities):
                 daemon_set=_daemon_set(pod),
                 orphaned=(pod.metadata.namespace, _daemon_set(pod)) in gone,
                 mirror=MIRROR_ANNOTATION in (pod.metadata.annotations or {}),
-                empty_dir=any("emptyDir" in volume for volume in pod.spec.volumes or ()),
+                empty_dir="emptyDir" in pod.spec.volumes.sources,
                 managed=any(owner.controller for owner in pod.metadata.owner_references or ()),
             )
             for pod in pods
@@ -194,25 +203,32 @@ class Drain(ClusterActivities):
 
     async def _held_by_volumes(self, node: str, pods: Sequence[Pod]) -> list[Pod]:
         """Those that may still write alone to a volume from this node (S36)."""
-        with_volumes = [pod for pod in pods if pod.claims or pod.has_inline_volume]
+        with_volumes = [pod for pod in pods if pod.claims or pod.spec.volumes.disks]
         attached = {each.volume for each in await read_attachments(self._connection, node)} if with_volumes else set[str]()
-        claims = await asyncio.gather(*(self._claims_of(pod) for pod in with_volumes))
+        claims = await a_few_at_once(self._claim, sorted(frozenset().union(*(pod.claimed for pod in with_volumes))))
         return [
             pod
-            for pod, its in zip(with_volumes, claims, strict=True)
-            if is_single_writer(its, attached, running=pod.running, inline_disk=pod.has_inline_volume)
+            for pod in with_volumes
+            if TOO_MANY in pod.spec.volumes.sources
+            or is_single_writer(
+                [claims[place] for place in pod.claimed],
+                attached,
+                running=pod.running,
+                inline_disk=bool(pod.spec.volumes.disks),
+            )
         ]
 
-    async def _claims_of(self, pod: Pod) -> list[DrainClaim | None]:
-        paths = [CLAIMS.path(claim, namespace=pod.metadata.namespace) for claim in pod.claims]
-        found = await asyncio.gather(*(unless_gone(self._connection.get(path)) for path in paths))
-        specs = [None if each is None else each.get("spec") or {} for each in found]
-        return [
-            None
-            if spec is None
-            else DrainClaim(volume=str(spec.get("volumeName") or ""), modes=frozenset(spec.get("accessModes") or ()))
-            for spec in specs
-        ]
+    async def _claim(self, place: tuple[str, str]) -> DrainClaim | None:
+        found = await self._find(CLAIMS, place)
+        if found is None:
+            return None
+        spec = found.get("spec") or {}
+        return DrainClaim(volume=str(spec.get("volumeName") or ""), modes=frozenset(spec.get("accessModes") or ()))
+
+    async def _find(self, resource: Resource, place: tuple[str, str]) -> JsonObject | None:
+        """Of that namespace and name; None where there is none."""
+        namespace, name = place
+        return await unless_gone(self._connection.get(resource.path(name, namespace=namespace)))
 
     # Asking ---------------------------------------------------------------------------------------------------------
 

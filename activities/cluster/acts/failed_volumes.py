@@ -10,9 +10,11 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from heapq import nlargest
+from itertools import islice
 
 from activities.cluster.api.connection import JsonObject
-from activities.cluster.api.events import events_on_node
+from activities.cluster.api.events import LONGEST_READ, events_on_node
 from activities.cluster.api.paths import VOLUME_DETACHMENTS, VOLUMES
 from activities.cluster.api.refusals import ObjectNotFound, unless_gone
 from activities.cluster.api.served_cluster import ClusterActivities
@@ -35,7 +37,8 @@ from policy.remediation.failed_volumes import (
 from policy.values.errors import PolicyError
 from policy.values.object_refs import ObjectRef
 
-MOST_MESSAGES = 10
+MOST_MESSAGES, MOST_READ = 10, 100
+"""As many are reported, and are read: each is looked through for each volume and pod of the node."""
 LONGEST_MESSAGE = 1024
 
 
@@ -66,7 +69,10 @@ class ClusterFailedVolumes(ClusterActivities, VolumeActivities):
         if node.view.uid != target.pinned.uid:
             detail = f"uid {node.view.uid}, pinned was {target.pinned.uid}"
             raise failure(ErrorType.TARGET_CHANGED, f"Node/{name} is another object now: {detail}")
-        messages = [*_conditions(node, asked.is_sign), *(await self._events(name, asked) if asked.events else ())]
+        messages = [
+            *islice(_conditions(node, asked.is_sign), MOST_READ),
+            *(await self._events(name, asked) if asked.events else ()),
+        ]
         bound, pods = await asyncio.gather(self._attached(name), read_pods(self._connection, name))
         there = [_there(pod, bound) for pod in pods if not pod.finished]
         return FailedVolumes(
@@ -112,10 +118,8 @@ class ClusterFailedVolumes(ClusterActivities, VolumeActivities):
     async def _events(self, node: str, asked: _Asked) -> list[VolumeMessage]:
         now, events = self._clock(), await events_on_node(self._connection, node)
         recent = [event for event in events if event.reason in asked.events and abs(now - event.at) <= asked.within]
-        return [
-            VolumeMessage(by=each.reason, message=each.message)
-            for each in sorted(recent, key=lambda event: event.at, reverse=True)
-        ]
+        newest = nlargest(MOST_READ, recent, key=lambda event: event.at)
+        return [VolumeMessage(by=each.reason, message=each.message) for each in newest]
 
     async def _attached(self, node: str) -> dict[AttachedVolume, tuple[str, str]]:
         """With the claim that each is bound to (S41). Without what a pod's own spec has attached: no claim leads there."""
@@ -138,7 +142,7 @@ def _conditions(node: LiveNode, is_sign: Callable[[str, str], bool]) -> Iterable
     for condition in (node.document.get("status") or {}).get("conditions") or ():
         kind = str(condition.get("type") or "")
         if is_sign(kind, str(condition.get("status") or "")):
-            yield VolumeMessage(by=kind, message=str(condition.get("message") or ""))
+            yield VolumeMessage(by=kind, message=str(condition.get("message") or "")[:LONGEST_READ])
 
 
 def _handle(spec: Mapping[str, JsonObject]) -> str:

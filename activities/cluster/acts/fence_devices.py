@@ -131,7 +131,7 @@ class ClusterFenceDevices(ClusterActivities, FenceDeviceActivities):
         connections, nodes = reading_once(self._connections), dict[str, NodeView]()
         if check is not None and self._watched is not None and self._watched.follow_claims():
             nodes = {each.name: each for each in self._watched.nodes()}
-            seen = WatchedFirst(self._connection, self._watched, namespace=self._source.namespace)
+            seen = WatchedFirst(self._connection, self._watched, self._source)
             connections = replace(connections, nodes=seen, machines=connections.machines if self._served.machines else seen)
         configurations = Configurations(connections, self._source)
         sources = _Sources(check, now + KEPT.total_seconds(), connections.nodes, nodes, configurations)

@@ -15,6 +15,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import TypeVar
 
 from temporalio import activity
@@ -36,6 +37,7 @@ from activities.cluster.objects.workload import (
     MAXIMUM_NAMES,
     Attachment,
     Pod,
+    a_few_at_once,
     count,
     read_attachments,
     read_pods,
@@ -85,18 +87,17 @@ class CutWorkload:
 async def behind_cut(connection: ClusterConnection, pods: Iterable[Pod], storage: CutStorage) -> CutWorkload:
     """Trace every claim of these pods to its volume (live)."""
     pods = tuple(pods)
-    claims = sorted({(pod.metadata.namespace, claim) for pod in pods for claim in pod.claims})
-    names = await asyncio.gather(*(volume_of_claim(connection, namespace, name) for namespace, name in claims))
-    of_claim = dict(zip(claims, names, strict=True))
-    wanted = sorted({name for name in names if name})
-    covered = await asyncio.gather(*(_is_cut(connection, name, storage) for name in wanted))
-    cut = frozenset(name for name, is_cut in zip(wanted, covered, strict=True) if is_cut)
+    of_claim = await a_few_at_once(
+        partial(volume_of_claim, connection), sorted(frozenset().union(*(pod.claimed for pod in pods)))
+    )
+    covered = await a_few_at_once(partial(_is_cut, connection, storage), sorted({name for name in of_claim.values() if name}))
+    cut = frozenset(name for name, is_cut in covered.items() if is_cut)
     volumes = {pod.key: [of_claim[pod.metadata.namespace, claim] for claim in pod.claims] for pod in pods}
-    behind = [pod for pod in pods if writes_only_behind_cut(volumes[pod.key], pod.volume_sources, cut)]
+    behind = [pod for pod in pods if writes_only_behind_cut(volumes[pod.key], pod.spec.volumes.sources, cut)]
     return CutWorkload(pods=tuple(behind), volumes=cut)
 
 
-async def _is_cut(connection: ClusterConnection, name: str, storage: CutStorage) -> bool:
+async def _is_cut(connection: ClusterConnection, storage: CutStorage, name: str) -> bool:
     found = await unless_gone(connection.get(VOLUMES.path(name)))
     if found is None:
         return False

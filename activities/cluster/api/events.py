@@ -16,9 +16,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
+
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.paths import EVENTS
 from activities.cluster.api.refusals import ObjectExists, edit
+from activities.errors import ErrorType, failure
 from policy.episode.proofs import CLOCK_TOLERANCE
 from policy.objects.nodes import NodeEvent
 from policy.values.display_text import in_a_line
@@ -29,7 +32,8 @@ COMPONENT = "nodewarden"
 CLUSTER_SCOPED_NAMESPACE = "default"
 """Where Events about objects without a namespace live; every controller of Kubernetes does the same."""
 
-LONGEST_MESSAGE = 1024
+LONGEST_MESSAGE, LONGEST_READ = 1024, 8 * 1024
+"""Characters of an Event's message, as we write it, and as that of another author is read."""
 MOST_COUNTED = 2**31 - 1
 """The API server takes no larger count, and refuses the whole Event for one."""
 REPEAT_SECONDS = 600.0
@@ -157,10 +161,23 @@ class EventRecorder:
 
 
 async def events_on_node(connection: ClusterConnection, node: str) -> tuple[NodeEvent, ...]:
-    """All that there are, of every source."""
+    """All that there are, of every source. Of one no more than is used is held: any kubelet may write thousands (S41)."""
     query = {"fieldSelector": f"involvedObject.kind=Node,involvedObject.name={node}"}
-    listed = await connection.list_objects(EVENTS.path(namespace=CLUSTER_SCOPED_NAMESPACE), query=query)
-    return tuple(event for each in listed if (event := _event(each)) is not None)
+    found: list[NodeEvent] = []
+    async for page in connection.list_pages(EVENTS.path(namespace=CLUSTER_SCOPED_NAMESPACE), query=query):
+        try:
+            documents = map(_document.decode, _listed.decode(page.body).items or ())
+            found += [event for each in documents if (event := _event(each)) is not None]
+        except msgspec.DecodeError as error:
+            raise failure(ErrorType.TRANSIENT, f"the API server's list of Events cannot be read: {error}") from error
+    return tuple(found)
+
+
+class _Events(msgspec.Struct):
+    items: list[msgspec.Raw] | None = None
+
+
+_listed, _document = msgspec.json.Decoder(_Events), msgspec.json.Decoder(dict[str, Any])
 
 
 def _event(document: JsonObject) -> NodeEvent | None:
@@ -175,5 +192,8 @@ def _event(document: JsonObject) -> NodeEvent | None:
         return None
     source = (document.get("source") or {}).get("component") or document.get("reportingComponent") or ""
     return NodeEvent(
-        reason=str(document.get("reason") or ""), source=str(source), at=max(moments), message=str(document.get("message") or "")
+        reason=str(document.get("reason") or "")[:LONGEST_MESSAGE],
+        source=str(source)[:LONGEST_MESSAGE],
+        at=max(moments),
+        message=str(document.get("message") or "")[:LONGEST_READ],
     )

@@ -13,6 +13,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from temporalio.exceptions import ApplicationError
@@ -22,10 +23,10 @@ from activities.cluster.api.events import EventRecorder, Happening
 from activities.cluster.api.paths import CONFIG_MAPS, FENCE_CONFIGS, FENCING_TEMPLATES, MACHINES, NODES
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.api.served_cluster import Connections, ServedCluster, as_served
-from activities.cluster.live.plans import all_of, configuration_for
+from activities.cluster.live.plans import all_of, configuration_for, templates_that_count
 from activities.cluster.objects.decoding import NODE_DECODING
 from activities.cluster.objects.live_node import find_node
-from activities.cluster.objects.machines_decoding import machine_decoding
+from activities.cluster.objects.machines_decoding import counting_machines
 from activities.cluster.objects.object_reader import Readers, ReadOnce, read_views, reading_once
 from activities.contracts.target import Target
 from activities.errors import ErrorType, error_type, failure
@@ -56,7 +57,7 @@ class WatchedNodes(Protocol):
         """All Nodes."""
 
     def fence_objects(self) -> list[JsonObject] | None:
-        """All FencingTemplates and FenceConfigs, None where not all are known."""
+        """All FencingTemplates and FenceConfigs that count, None where not all are known."""
 
     def fence_maps(self) -> Mapping[str, Any] | None:
         """What the ConfigMaps of fence configuration say, by name; None where not all are known."""
@@ -64,19 +65,20 @@ class WatchedNodes(Protocol):
 
 class WatchedFirst(ReadOnce):
     """Answers from a watch what it has of fence configuration at this moment; all else is asked of the API once. For what proves
-    and licenses nothing. namespace: of the ConfigMaps."""
+    and licenses nothing. source: in which namespaces ConfigMaps and templates count."""
 
-    def __init__(self, connection: ClusterConnection, watched: WatchedNodes, *, namespace: str) -> None:
+    def __init__(self, connection: ClusterConnection, watched: WatchedNodes, source: PolicySource) -> None:
         super().__init__(connection)
-        self._maps, self._place = watched.fence_maps(), f"{CONFIG_MAPS.path(namespace=namespace)}/"
+        self._maps, self._place = watched.fence_maps(), f"{CONFIG_MAPS.path(namespace=source.namespace)}/"
         self._lists: dict[str, list[JsonObject]] = {}
         self._templates: dict[str, JsonObject] = {}
         if (objects := watched.fence_objects()) is not None:
             of_nodes = [FENCE_CONFIGS.whole(each) for each in objects if not each["metadata"].get("namespace")]
-            templates = [FENCING_TEMPLATES.whole(each) for each in objects if each["metadata"].get("namespace")]
-            self._lists = {FENCE_CONFIGS.path(): of_nodes, FENCING_TEMPLATES.path(): templates}
-            for each in templates:
-                self._templates[FENCING_TEMPLATES.path(each["metadata"]["name"], namespace=each["metadata"]["namespace"])] = each
+            self._lists = {FENCE_CONFIGS.path(): of_nodes}
+            for place in source.templates:
+                found = [FENCING_TEMPLATES.whole(each) for each in objects if each["metadata"].get("namespace") == place]
+                self._lists[FENCING_TEMPLATES.path(namespace=place)] = found
+                self._templates |= {FENCING_TEMPLATES.path(each["metadata"]["name"], namespace=place): each for each in found}
 
     async def get(self, path: str) -> JsonObject:
         """As the watch has it, else as it was when first asked for."""
@@ -116,20 +118,20 @@ class Identities:
         others = watched.nodes() if watched is not None and watched.follow_claims() else await self._nodes()
         return next((each.name for each in others if each.name != node and address in map(normal_address, each.addresses)), "")
 
-    async def fence_objects(self, once: Readers | None = None) -> list[JsonObject]:
-        """All objects that name nodes beside devices."""
+    async def fence_objects(self, source: PolicySource, once: Readers | None = None) -> list[JsonObject]:
+        """All objects that name nodes beside devices, and count."""
         if self._watched is not None and self._watched.follow_claims() and (seen := self._watched.fence_objects()) is not None:
             return seen
         reader = (once or self._connections).nodes
-        return [each for resource in (FENCING_TEMPLATES, FENCE_CONFIGS) for each in await all_of(reader, resource.path())]
+        return [*(await templates_that_count(reader, source)), *(await all_of(reader, FENCE_CONFIGS.path()))]
 
     async def _nodes(self) -> list[NodeView]:
         return await read_views(self._connections.nodes, NODES, NODE_DECODING)
 
     async def _machines(self, api: MachineApi) -> list[MachineView]:
-        connection = self._connections.of(api.api_version)
-        found = await as_served(MACHINES[api], lambda version: read_views(connection, version, machine_decoding(api))) or []
-        return [counted_in(self._connections.machine_namespaces, each) for each in found]
+        connection, named = self._connections.of(api.api_version), self._connections.machine_namespaces
+        read = partial(read_views, connection, decoding=counting_machines(api, named))
+        return [counted_in(named, each) for each in await as_served(MACHINES[api], read) or []]
 
     async def _listed(self) -> dict[str, list[str]]:
         found: defaultdict[str, list[str]] = defaultdict(list)
@@ -183,7 +185,7 @@ async def claimed_by(
         return None
     shared = await checked.shared(target.cluster) if checked is not None else {}
     once = once or reading_once(served.connections)
-    objects = await identities.fence_objects(once)
+    objects = await identities.fence_objects(served.source, once)
     return await device_claims(once, pinned.node, pinned.endpoints, served.source, objects=objects, checked=shared)
 
 

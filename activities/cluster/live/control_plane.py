@@ -11,17 +11,21 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.paths import DISRUPTION_BUDGETS, KUBEADM_CONTROL_PLANES, MACHINES, NODES, PODS, Resource
 from activities.cluster.api.served_cluster import as_served
-from activities.cluster.objects.decoding import NODE_DECODING
+from activities.cluster.objects.decoding import NODE_DECODING, WireCondition
 from activities.cluster.objects.live_machines import read_cluster
 from activities.cluster.objects.machines_decoding import machine_decoding
 from activities.cluster.objects.workload import MIRROR_ANNOTATION
+from activities.errors import ErrorType, failure
 from policy.objects.machines import CLUSTER_NAME_LABEL, MachineView, WorkloadCluster, cluster_named_by, cluster_of
 from policy.objects.nodes import CONTROL_PLANE_LABELS, ETCD_NAMESPACE, EtcdGuard, NodeView, is_guard
 from policy.remediation.control_plane import (
     BlockingRule,
+    Component,
     ControlPlaneObjection,
     MemberFate,
     StaticPod,
@@ -103,46 +107,94 @@ async def _nodes(connection: ClusterConnection) -> list[NodeView]:
     return list(found.values())
 
 
-async def _pods(connection: ClusterConnection) -> list[JsonObject]:
-    found = await asyncio.gather(
-        *(
-            connection.list_objects(PODS.path(namespace=namespace), query={"labelSelector": labels} if labels else None)
-            for namespace, labels in PLACES
-        )
-    )
+class _Metadata(msgspec.Struct, rename="camel"):
+    name: str = ""
+    namespace: str = ""
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    deletion_timestamp: str | None = None
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    node_name: str = ""
+
+
+class _Status(msgspec.Struct):
+    conditions: list[WireCondition] | None = None
+
+
+class _Pod(msgspec.Struct):
+    metadata: _Metadata
+    spec: _Spec | None = None
+    status: _Status | None = None
+
+
+class _Pods(msgspec.Struct):
+    items: list[msgspec.Raw] | None = None
+
+
+_list, _pod = msgspec.json.Decoder(_Pods), msgspec.json.Decoder(_Pod)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _MemberPod:
+    """What is used of one. Any kubelet may have any number of its own there, each of a megabyte (S41). ready: the status of its
+    condition; component: None for all but static pods of members."""
+
+    namespace: str
+    node: str
+    ready: str
+    deleting: bool
+    component: Component | None
+    guard: bool
+
+
+async def _pods(connection: ClusterConnection) -> list[_MemberPod]:
+    async def listed(namespace: str, labels: str) -> list[_MemberPod]:
+        pages = connection.list_pages(PODS.path(namespace=namespace), query={"labelSelector": labels} if labels else None)
+        try:
+            return [_member_pod(_pod.decode(each)) async for page in pages for each in _list.decode(page.body).items or ()]
+        except msgspec.DecodeError as error:
+            raise failure(ErrorType.TRANSIENT, f"the API server's list of pods cannot be read: {error}") from error
+
+    found = await asyncio.gather(*(listed(namespace, labels) for namespace, labels in PLACES))
     return [pod for pods in found for pod in pods]
 
 
-def _static(pods: list[JsonObject]) -> list[StaticPod]:
-    found = []
-    for pod in pods:
-        metadata = pod["metadata"]
-        component = component_of(metadata["namespace"], metadata.get("labels") or {})
-        node = str((pod.get("spec") or {}).get("nodeName") or "")
-        if component is not None and node and MIRROR_ANNOTATION in (metadata.get("annotations") or {}):
-            ready = _ready(pod) == "True" and not metadata.get("deletionTimestamp")
-            found.append(StaticPod(component=component, node=node, ready=ready))
-    return found
+def _member_pod(pod: _Pod) -> _MemberPod:
+    metadata, labels = pod.metadata, pod.metadata.labels or {}
+    static = MIRROR_ANNOTATION in (metadata.annotations or {})
+    conditions = (pod.status.conditions if pod.status is not None else None) or ()
+    return _MemberPod(
+        namespace=metadata.namespace,
+        node=pod.spec.node_name if pod.spec is not None else "",
+        ready=next((each.status for each in conditions if each.type == "Ready"), ""),
+        deleting=metadata.deletion_timestamp is not None,
+        component=component_of(metadata.namespace, labels) if static else None,
+        guard=is_guard({"metadata": {"name": metadata.name, "namespace": metadata.namespace, "labels": labels}}),
+    )
 
 
-def _ready(pod: JsonObject) -> str:
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    return next((str(each.get("status", "")) for each in conditions if each.get("type") == "Ready"), "")
+def _static(pods: list[_MemberPod]) -> list[StaticPod]:
+    return [
+        StaticPod(component=pod.component, node=pod.node, ready=pod.ready == "True" and not pod.deleting)
+        for pod in pods
+        if pod.component is not None and pod.node
+    ]
 
 
 async def _of_openshift(
-    connection: ClusterConnection, pods: list[JsonObject], member: TakenMember, name: str
+    connection: ClusterConnection, pods: list[_MemberPod], member: TakenMember, name: str
 ) -> ControlPlaneObjection | None:
     """The rule of the NodeHealthCheck operator, wherever this is OpenShift: what can't be seen guards nothing. A Node that is
     gone took its guard pod with it: nothing says then that the member is unwell."""
     of_openshift = member.node is not None and is_of_openshift(member.node)
     of_openshift |= member.machine is not None and member.machine.api is OPENSHIFT
-    if not of_openshift and not any(pod["metadata"]["namespace"].startswith("openshift-") for pod in pods):
+    if not of_openshift and not any(pod.namespace.startswith("openshift-") for pod in pods):
         return None
-    theirs = [pod for pod in pods if pod["metadata"]["namespace"] == ETCD_NAMESPACE]
     budgets = await connection.list_objects(DISRUPTION_BUDGETS.path(namespace=ETCD_NAMESPACE))
     allowances = tuple(int((budget.get("status") or {}).get("disruptionsAllowed") or 0) for budget in budgets)
-    guards = {str((pod.get("spec") or {}).get("nodeName") or ""): _ready(pod) for pod in theirs if is_guard(pod)}
+    guards = {pod.node: pod.ready for pod in pods if pod.namespace == ETCD_NAMESPACE and pod.guard}
     if member.node is None:
         guards = {name: "Unknown"} | guards
     guard = EtcdGuard(known=True, disruptions_allowed=allowances, guards=guards)

@@ -28,13 +28,12 @@ from activities.cluster.api.paths import (
     OPENSHIFT_MACHINE_HEALTH_CHECKS,
     SECRETS,
     Resource,
-    ref_of,
 )
 from activities.cluster.api.refusals import ObjectNotFound, unless_gone
 from activities.cluster.api.served_cluster import as_served
 from activities.cluster.objects.fencing_requests import find_request, plan_asked_for
 from activities.cluster.objects.live_machines import Subject, find_check, find_target, machines_by_node
-from activities.cluster.objects.object_reader import ApiReader, Readers
+from activities.cluster.objects.object_reader import ApiReader, Readers, list_counting
 from activities.errors import ErrorType, as_invalid_config, error_type, failure
 from policy.checks.fence_policies import DEFAULT_SOURCE, FencePolicies, PolicySource, stricter
 from policy.checks.health_check import HealthCheck
@@ -58,7 +57,7 @@ from policy.fence.template_reader import (
     read_fencing_template,
     why_untrusted,
 )
-from policy.objects.machines import MachineView, uncounted
+from policy.objects.machines import MachineView
 from policy.objects.nodes import NodeView
 from policy.remediation.ladder import body_of, ladder_of, read_strategies
 from policy.remediation.strategy_rules import RULES, Strategy
@@ -304,11 +303,8 @@ async def _checks_of(connections: Readers, resource: Resource, unreadable: list[
     """All health checks of a kind, in whatever version, but for those on their way out. What can't be read is noted."""
     reader = connections.of(resource.api_version)
 
-    async def listed(version: Resource) -> list[JsonObject]:
-        return [version.whole(each) for each in await reader.list_objects(version.path())]
-
     try:
-        found = await as_served(resource, listed) or []
+        found = await as_served(resource, lambda version: list_counting(reader, version, connections.machine_namespaces)) or []
     except ApplicationError as error:
         if error_type(error) is not ErrorType.FORBIDDEN or resource is NODE_HEALTH_CHECKS:
             raise
@@ -316,7 +312,7 @@ async def _checks_of(connections: Readers, resource: Resource, unreadable: list[
         return []
     checks: list[HealthCheck] = []
     for each in found:
-        if not each["metadata"].get("deletionTimestamp") and not uncounted(ref_of(each), connections.machine_namespaces):
+        if not each["metadata"].get("deletionTimestamp"):
             try:
                 checks.append(parse(each))
             except PolicyError as error:
@@ -356,8 +352,7 @@ async def _read(connection: ApiReader, ref: ObjectRef, named_by: str, trusted: C
 async def _only_template(reader: ApiReader, node: NodeView, unreadable: list[str], source: PolicySource) -> JsonObject | None:
     """The only template of a cluster without any other fence configuration, None where there is none. What an owner of another
     namespace has written there is none, and makes no other one ambiguous (S40)."""
-    everywhere = await all_of(reader, FENCING_TEMPLATES.path())
-    found = [each for each in everywhere if each["metadata"]["namespace"] in source.templates]
+    found = await templates_that_count(reader, source)
     if len(found) <= 1:
         return found[0] if found else None
     broken = f"; health checks that cannot be read: {'; '.join(unreadable[:MAXIMUM_NAMED])}" if unreadable else ""
@@ -366,6 +361,12 @@ async def _only_template(reader: ApiReader, node: NodeView, unreadable: list[str
         ErrorType.INVALID_CONFIG,
         f"Node/{node.name}: no health check names its template and there are several ({names}): {HOW_TO}{broken}",
     )
+
+
+async def templates_that_count(reader: ApiReader, source: PolicySource) -> list[JsonObject]:
+    """All FencingTemplates of the namespaces that settings name: those of others may be more than there is memory for (S41)."""
+    places = dict.fromkeys(source.templates)
+    return [each for place in places for each in await all_of(reader, FENCING_TEMPLATES.path(namespace=place))]
 
 
 async def all_of(connection: ApiReader, path: str) -> list[JsonObject]:

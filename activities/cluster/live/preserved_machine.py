@@ -44,8 +44,8 @@ from activities.cluster.objects.live_machines import (
     resource_of,
 )
 from activities.cluster.objects.live_node import LiveNode, find_node
-from activities.cluster.objects.machines_decoding import WireSet, deployment_of, machine_decoding, read_machine
-from activities.cluster.objects.object_reader import Readers, read_views, reading_once
+from activities.cluster.objects.machines_decoding import WireSet, counting_machines, deployment_of, read_machine
+from activities.cluster.objects.object_reader import Readers, list_counting, read_views, reading_once
 from activities.errors import ErrorType, failure
 from policy.checks.health_check import HealthCheck
 from policy.checks.rules import rules_of
@@ -185,9 +185,10 @@ class PreservedMachineReader:
         deployments, above, unread = await self._deployments()
         machines, once = list[Held](), reading_once(self._connections)
         for api in MACHINE_APIS:
-            read = partial(read_views, self._connections.of(api.api_version), decoding=machine_decoding(api))
+            named = self._connections.machine_namespaces
+            read = partial(read_views, self._connections.of(api.api_version), decoding=counting_machines(api, named))
             views = await as_served(MACHINES[api], read) or ()
-            counted = (each for each in views if not counted_in(self._connections.machine_namespaces, each).uncounted)
+            counted = (each for each in views if not counted_in(named, each).uncounted)
             for view in (each for each in counted if not (each.unreadable or each.preservation_problem)):
                 own = key_of_controller(view.controller, view.namespace)
                 name = deployment_name(view.controller, above.get(own, ""))
@@ -207,7 +208,8 @@ class PreservedMachineReader:
         those that can't be read."""
         deployments, above, unread = dict[str, DeploymentPool](), dict[str, str](), set[str]()
         for kind in (MACHINE_SETS[MCM], MACHINE_DEPLOYMENTS[MCM]):
-            for document in await unless_gone(self._nodes.list_objects(kind.path())) or ():
+            counting = list_counting(self._nodes, kind, self._connections.machine_namespaces)
+            for document in await unless_gone(counting) or ():
                 try:
                     one, owner = deployment_of(kind.whole(document))
                 except (msgspec.MsgspecError, ValueError) as error:

@@ -13,20 +13,30 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
+from itertools import islice
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from activities.cluster.api.responses import Status, shallow
 from policy.dialects.common import DEFAULT_NAMESPACE
+from policy.episode.fencing_requests import SUCCEEDED
 from policy.objects.nodes import Condition, NodeView, Taint
-from policy.objects.remediations import HEALTHY_DELAY_ANNOTATION, NODE_NAME_ANNOTATION, Owner, RemediationObject
+from policy.objects.remediations import (
+    GIVEN_UP_ANNOTATION,
+    HEALTHY_DELAY_ANNOTATION,
+    NODE_NAME_ANNOTATION,
+    Owner,
+    RemediationObject,
+)
 from policy.preservation.machine_snapshot import CONDITION
 from policy.remediation.ladder import OWNER_REMEDIATED
 from policy.remediation.remediation_objects import (
+    INCIDENT_ANNOTATION,
     REMEDIATORS,
     TEMPLATE_NAME_ANNOTATION,
     TIMED_OUT_ANNOTATION,
@@ -341,6 +351,14 @@ class Decoding(Generic[T]):
     read: Callable[[msgspec.Raw], Item[T]]
     stand_in: Callable[[Fragments, str], T] | None = None
 
+    def where(self, counts: Callable[[str], bool], brief: Callable[[msgspec.Raw], Item[T]]) -> Decoding[T]:
+        """The same for objects of namespaces that count; of those of others no more than `brief` reads is ever held."""
+
+        def read(raw: msgspec.Raw) -> Item[T]:
+            return self.read(raw) if counts(_object.decode(raw).metadata.namespace or "") else brief(raw)
+
+        return replace(self, read=read)
+
     def one(self, body: bytes) -> Item[T]:
         """One object, without a stand-in."""
         return self.read(msgspec.Raw(body))
@@ -392,6 +410,72 @@ ATTACHMENT_DECODING: Decoding[str] = Decoding("VolumeAttachment", _read_attachme
 """To which node each is attached: of a quarter of a million of them nothing more is worth keeping."""
 
 
+# Objects that do not count, because no setting names their namespace. A person who may create objects in one has room for
+# hundreds that are as large as can be, and JSON takes eight times as much once it is decoded: the memory of a worker, and with it
+# all of its clusters (S41).
+
+MOST_OWNERS = 20
+_SAYS_WHAT_IT_IS = (NODE_NAME_ANNOTATION, GIVEN_UP_ANNOTATION, INCIDENT_ANNOTATION)
+
+
+class _Brief(msgspec.Struct):
+    metadata: WireMetadata
+    status: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _BriefStatus(msgspec.Struct):
+    conditions: list[WireCondition] | None = None
+
+
+_brief = msgspec.json.Decoder(_Brief)
+_brief_status = msgspec.json.Decoder(_BriefStatus | None)
+
+
+def brief_object(raw: msgspec.Raw) -> Item[dict[str, Any]]:
+    """Which object it is, and of a request what a refusal shows of it."""
+    metadata = _object.decode(raw).metadata
+    says: dict[str, Any] = {"name": metadata.name, "namespace": metadata.namespace, "resourceVersion": metadata.resource_version}
+    conditions: list[dict[str, str]] = []
+    with suppress(msgspec.ValidationError):
+        found = _brief.decode(raw)
+        annotations, owners = found.metadata.annotations or {}, found.metadata.owner_references or []
+        says |= {
+            "uid": found.metadata.uid,
+            "creationTimestamp": found.metadata.creation_timestamp,
+            "deletionTimestamp": found.metadata.deletion_timestamp,
+            "annotations": {key: annotations[key][:LONGEST_WORD] for key in _SAYS_WHAT_IT_IS if key in annotations},
+            "ownerReferences": [{"kind": each.kind, "name": each.name} for each in owners[:MOST_OWNERS]],
+        }
+        status = _brief_status.decode(found.status) or _BriefStatus()
+        answers = (each for each in status.conditions or () if each.type == SUCCEEDED)
+        conditions += [{"type": each.type, "status": each.status[:LONGEST_WORD]} for each in islice(answers, 1)]
+    item = {"metadata": {key: value for key, value in says.items() if value}, "status": {"conditions": conditions}}
+    return Item(f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name, metadata.resource_version, item)
+
+
+class _TemplateSpec(msgspec.Struct):
+    template: dict[str, msgspec.Raw] | None = None
+
+
+class _Template(msgspec.Struct):
+    spec: _TemplateSpec | None = None
+
+
+_template = msgspec.json.Decoder(_Template)
+
+
+def _read_template(raw: msgspec.Raw) -> Item[dict[str, Any]]:
+    item, spec = brief_object(raw), {}
+    with suppress(msgspec.ValidationError):
+        found = _template.decode(raw).spec
+        spec = {"template": {}} if found is not None and found.template is not None else {}
+    return Item(item.key, item.resource_version, item.value | {"spec": spec})
+
+
+TEMPLATE_DECODING: Decoding[dict[str, Any]] = Decoding("object", _read_template)
+"""Of templates of others, that there are such: what is made of one is read when it is made."""
+
+
 # Remediation objects, of any kind.
 
 
@@ -428,7 +512,10 @@ def remediation_decoding(
             created=moment_of(metadata.creation_timestamp),
             template=annotations.get(TEMPLATE_NAME_ANNOTATION, ""),
             timed_out=moment_of(annotations.get(TIMED_OUT_ANNOTATION, "")),
-            owners=tuple(Owner(kind=owner.kind, name=owner.name, uid=owner.uid) for owner in metadata.owner_references or ()),
+            owners=tuple(
+                Owner(kind=owner.kind, name=owner.name, uid=owner.uid)
+                for owner in (metadata.owner_references or ())[:MOST_OWNERS]
+            ),
             deleting=metadata.deletion_timestamp is not None,
             succeeded=says.has_succeeded(conditions),
             permanent_node_deletion_expected=conditions.get(says.node_goes, "")[:LONGEST_WORD],

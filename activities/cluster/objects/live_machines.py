@@ -314,8 +314,8 @@ async def machines_with(connections: Readers, uids: Collection[str]) -> tuple[Ma
         reader, decoding = connections.of(resource.api_version), machine_decoding(api)
 
         async def listed(version: Resource, reader: ApiReader = reader, decoding: Decoding[MachineView] = decoding) -> None:
-            pages = [item.value async for page in reader.list_pages(version.path()) for item in decoding.items(page.body)]
-            found.extend(each for each in pages if each.uid in uids)
+            async for page in reader.list_pages(version.path()):
+                found.extend(item.value for item in decoding.items(page.body) if item.value.uid in uids)
 
         await as_served(resource, listed)
     return tuple(found)

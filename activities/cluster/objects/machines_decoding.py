@@ -9,8 +9,10 @@ one first.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -34,13 +36,14 @@ from policy.objects.machines import (
     UPGRADE_STEP_ANNOTATION,
     MachineView,
     WorkloadCluster,
+    uncounted,
 )
 from policy.objects.nodes import Condition
 from policy.preservation.machine_snapshot import EXPIRY_ANNOTATION
 from policy.preservation.pool_cap import DeploymentPool
 from policy.values.fields import mapping
 from policy.values.machine_apis import MachineApi
-from policy.values.object_refs import LONGEST_NAME
+from policy.values.object_refs import LONGEST_NAME, ObjectRef
 from policy.values.times import moment_of, parse_duration
 
 if TYPE_CHECKING:
@@ -150,6 +153,31 @@ def machine_decoding(api: MachineApi) -> Decoding[MachineView]:
         )
 
     return Decoding("Machine", read, stand_in)
+
+
+MOST_OF_STRANGERS = 50
+
+
+def counting_machines(api: MachineApi, namespaces: Collection[str]) -> Decoding[MachineView]:
+    """The same where Machines count in these namespaces: of others few labels, annotations and conditions are kept, however many
+    their authors write (S41)."""
+    decoding = machine_decoding(api)
+
+    def counts(namespace: str) -> bool:
+        ref = ObjectRef(api_version=api.api_version, kind="Machine", name="", namespace=namespace or DEFAULT_NAMESPACE)
+        return not uncounted(ref, namespaces)
+
+    def brief(raw: msgspec.Raw) -> Item[MachineView]:
+        item = decoding.read(raw)
+        machine = item.value
+        some = {
+            "labels": dict(islice(machine.labels.items(), MOST_OF_STRANGERS)),
+            "annotations": dict(islice(machine.annotations.items(), MOST_OF_STRANGERS)),
+            "conditions": machine.conditions[:MOST_OF_STRANGERS],
+        }
+        return Item(item.key, item.resource_version, replace(machine, **some))
+
+    return decoding.where(counts, brief)
 
 
 def _view(machine: _Machine, api: MachineApi) -> MachineView:

@@ -6,7 +6,7 @@ All that only reads asks for this, so that what is decided about a live cluster 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -20,6 +20,7 @@ from activities.cluster.api.served_cluster import Connections
 from activities.cluster.objects.decoding import Decoding
 from activities.errors import ErrorType, failure
 from policy.dialects.common import DEFAULT_NAMESPACE
+from policy.objects.machines import counting_namespaces
 
 T = TypeVar("T")
 
@@ -55,6 +56,12 @@ async def read_views(connection: ApiReader, resource: Resource, decoding: Decodi
         raise failure(
             ErrorType.NOT_SUPPORTED, f"{resource.plural}: expected a list of them, got something else: {error}"
         ) from error
+
+
+async def list_counting(reader: ApiReader, resource: Resource, namespaces: Collection[str]) -> list[JsonObject]:
+    """All objects of a kind of Machines, their sets or their checks that count, where these namespaces are named."""
+    places = counting_namespaces(resource.api_version, namespaces)
+    return [resource.whole(each) for place in places for each in await reader.list_objects(resource.path(namespace=place))]
 
 
 # An API that is asked each thing once: for work that needs the same objects for many nodes, or for several questions, in one go.

@@ -8,9 +8,11 @@ uses its volume. Deleting what counts is `acts/freeing.py`; nothing here writes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
+from itertools import islice
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -20,13 +22,19 @@ from activities.cluster.api.paths import CLAIMS, PODS, VOLUME_ATTACHMENTS, VOLUM
 from activities.cluster.api.refusals import unless_gone
 from activities.contracts.target import Workload
 from activities.errors import ErrorType, failure
-from policy.objects.nodes import Taint
+from policy.objects.nodes import OUT_OF_SERVICE_TAINT, Taint
+from policy.scan.data_at_risk import TAINTS
+from policy.values.fields import mapping, mappings
 from policy.values.object_refs import LONGEST_NAME
 from policy.values.times import later, moment_of
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
+TOLERATED = frozenset({"", OUT_OF_SERVICE_TAINT, *TAINTS})
+"""Keys of the tolerations that are asked for."""
+LONGEST_DISK, TOO_MANY = 2048, "too many volumes"
 MAXIMUM_NAMES = 10
 MAXIMUM_WORKLOADS = 20
+READ_AT_ONCE = 50
 RANDOMLY_NAMED = frozenset({"ReplicaSet", "ReplicationController", "Job"})
 """Owners that give their pods another name each time."""
 
@@ -42,6 +50,10 @@ INLINE_DISKS = {
 """Sources by which a pod names a disk in its own spec, each with the field that does; CSI migration makes its handle of that."""
 
 
+MOST_VOLUMES = 256
+"""Claims, and disks, of a pod that are looked at: no machine has room for as many. One with more can't be traced."""
+
+
 class _Owner(msgspec.Struct, rename="camel"):
     kind: str = ""
     name: str = ""
@@ -53,6 +65,8 @@ class _Owner(msgspec.Struct, rename="camel"):
 
 
 class _Metadata(msgspec.Struct, rename="camel"):
+    """owner_references: the one that controls it; of annotations what is read."""
+
     name: str
     uid: str
     namespace: str = ""
@@ -61,8 +75,12 @@ class _Metadata(msgspec.Struct, rename="camel"):
     deletion_timestamp: str | None = None
     deletion_grace_period_seconds: int | None = None
 
+    def __post_init__(self) -> None:
+        self.annotations = {MIRROR_ANNOTATION: ""} if MIRROR_ANNOTATION in (self.annotations or {}) else None
+        self.owner_references = list(islice((each for each in self.owner_references or () if each.controller), 1))
 
-class _Toleration(msgspec.Struct, rename="camel"):
+
+class _Toleration(msgspec.Struct, rename="camel", frozen=True):
     key: str = ""
     operator: str = "Equal"
     value: str = ""
@@ -78,11 +96,45 @@ class _Toleration(msgspec.Struct, rename="camel"):
         return self.operator in ("", "Equal") and self.key == taint.key and self.value == taint.value
 
 
+class Volumes:
+    """What a pod's spec says of its volumes, each thing once. sources: which kinds there are. claims: names of
+    PersistentVolumeClaims; ephemeral: of the volumes that get one of their own. disks: see `INLINE_DISKS`."""
+
+    __slots__ = ("claims", "disks", "ephemeral", "sources")
+
+    def __init__(self, volumes: Iterable[Mapping[str, Any]] = ()) -> None:
+        sources, claims, ephemeral, disks = (dict[str, None]() for _ in range(4))
+        for volume in volumes:
+            for source in volume.keys() - {"name"}:
+                says = mapping(volume[source])
+                sources[source[:LONGEST_NAME]] = None
+                if source == "persistentVolumeClaim":
+                    claims[str(says.get("claimName"))[:LONGEST_NAME]] = None
+                elif source == "ephemeral":
+                    ephemeral[str(volume.get("name"))[:LONGEST_NAME]] = None
+                elif source in INLINE_DISKS:
+                    disks[str(says.get(INLINE_DISKS[source]))[:LONGEST_DISK]] = None
+        if max(len(claims) + len(ephemeral), len(disks), len(sources)) > MOST_VOLUMES:
+            sources = dict.fromkeys([TOO_MANY, *islice(sources, MOST_VOLUMES)])
+        self.sources = tuple(sources)
+        self.claims, self.ephemeral = tuple(islice(claims, MOST_VOLUMES)), tuple(islice(ephemeral, MOST_VOLUMES))
+        self.disks = frozenset(islice(disks, MOST_VOLUMES))
+
+    @classmethod
+    def read(cls, _wanted: type, found: Any) -> Volumes:
+        """As a decoder asks for it."""
+        return cls(mappings(found))
+
+
 class _PodSpec(msgspec.Struct, rename="camel"):
     node_name: str = ""
     termination_grace_period_seconds: int | None = None
     tolerations: list[_Toleration] | None = None
-    volumes: list[dict[str, Any]] | None = None
+    volumes: Volumes = msgspec.field(default_factory=Volumes)
+
+    def __post_init__(self) -> None:
+        known = dict.fromkeys(each for each in self.tolerations or () if each.key in TOLERATED)
+        self.tolerations = list(islice(known, MOST_VOLUMES))
 
 
 class _PodStatus(msgspec.Struct, rename="camel"):
@@ -91,7 +143,8 @@ class _PodStatus(msgspec.Struct, rename="camel"):
 
 
 class Pod(msgspec.Struct):
-    """A pod, as far as freeing needs it."""
+    """A pod, as far as freeing needs it. A person who may create pods may bind hundreds to a node, each of a megabyte, and JSON
+    takes ten times as much once it is decoded: nothing else of one is held (S41)."""
 
     metadata: _Metadata
     spec: _PodSpec
@@ -161,33 +214,13 @@ class Pod(msgspec.Struct):
     @property
     def claims(self) -> list[str]:
         """Names of the PersistentVolumeClaims it mounts, those of generic ephemeral volumes included."""
-        names = []
-        for volume in self.spec.volumes or ():
-            if "persistentVolumeClaim" in volume:
-                names.append(str(volume["persistentVolumeClaim"]["claimName"])[:LONGEST_NAME])
-            elif "ephemeral" in volume:
-                names.append(f"{self.metadata.name}-{volume['name']}")
-        return names
+        volumes = self.spec.volumes
+        return [*volumes.claims, *(f"{self.metadata.name}-{name}" for name in volumes.ephemeral)]
 
     @property
     def claimed(self) -> frozenset[tuple[str, str]]:
         """The same with their namespace."""
         return frozenset((self.metadata.namespace, claim) for claim in self.claims)
-
-    @property
-    def volume_sources(self) -> tuple[str, ...]:
-        """What kinds of source its volumes have."""
-        return tuple(source for volume in self.spec.volumes or () for source in volume if source != "name")
-
-    @property
-    def inline_disks(self) -> frozenset[str]:
-        """The disks that it names in its own spec; their attachments (CSI migration) name no PersistentVolume."""
-        volumes = self.spec.volumes or ()
-        return frozenset(str(volume[kind].get(INLINE_DISKS[kind])) for volume in volumes for kind in INLINE_DISKS.keys() & volume)
-
-    @property
-    def has_inline_volume(self) -> bool:
-        return bool(self.inline_disks)
 
 
 class _Csi(msgspec.Struct, rename="camel"):
@@ -232,13 +265,15 @@ class Attachment(msgspec.Struct):
 
 
 Item = TypeVar("Item")
+Key = TypeVar("Key", bound=Hashable)
+Answer = TypeVar("Answer")
 
 
 class _List(msgspec.Struct, Generic[Item]):
     items: list[Item] | None = None
 
 
-_pods = msgspec.json.Decoder(_List[Pod])
+_pods = msgspec.json.Decoder(_List[Pod], dec_hook=Volumes.read)
 _attachments = msgspec.json.Decoder(_List[Attachment])
 
 
@@ -339,12 +374,23 @@ async def volumes_of(connection: ClusterConnection, pods: Iterable[Pod], attachm
     pods = tuple(pods)
     claims = frozenset[tuple[str, str]]().union(*(pod.claimed for pod in pods))
     names = sorted({each.volume for each in attachments if each.volume}) if claims else []
-    bound = dict(zip(names, await asyncio.gather(*(claim_of(connection, name) for name in names)), strict=True))
+    bound = await a_few_at_once(partial(claim_of, connection), names)
     return UsedVolumes(
         names=frozenset(name for name, claim in bound.items() if claim in claims),
-        disks=frozenset[str]().union(*(pod.inline_disks for pod in pods if pod.taken_up)),
+        disks=frozenset[str]().union(*(pod.spec.volumes.disks for pod in pods if pod.taken_up)),
         unknown=frozenset(name for name in names if bound[name] is None and any(pod.claims and pod.taken_up for pod in pods)),
     )
+
+
+async def a_few_at_once(ask: Callable[[Key], Awaitable[Answer]], keys: Iterable[Key]) -> dict[Key, Answer]:
+    """What is answered to each. Pods may name any number of objects, and no request waits for a connection (S41)."""
+    room, once = asyncio.Semaphore(READ_AT_ONCE), tuple(dict.fromkeys(keys))
+
+    async def answer(key: Key) -> Answer:
+        async with room:
+            return await ask(key)
+
+    return dict(zip(once, await asyncio.gather(*map(answer, once)), strict=True))
 
 
 async def claim_of(connection: ClusterConnection, volume: str) -> tuple[str, str] | None:
@@ -360,7 +406,9 @@ def bound_claim(volume: JsonObject) -> tuple[str, str]:
     return str(ref.get("namespace") or ""), str(ref.get("name") or "")
 
 
-async def volume_of_claim(connection: ClusterConnection, namespace: str, claim: str) -> str | None:
-    """The PersistentVolume that a claim names (live), "" for none yet. None where the claim is gone."""
+async def volume_of_claim(connection: ClusterConnection, place: tuple[str, str]) -> str | None:
+    """The PersistentVolume that a claim names (live), "" for none yet. None where the claim is gone. place: its namespace and
+    name."""
+    namespace, claim = place
     found = await unless_gone(connection.get(CLAIMS.path(claim, namespace=namespace)))
     return str((found.get("spec") or {}).get("volumeName") or "")[:LONGEST_NAME] if found is not None else None

@@ -20,7 +20,7 @@ from temporalio.exceptions import ApplicationError
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.events import EventRecorder, Happening
 from activities.cluster.api.paths import NODES
-from activities.cluster.objects.workload import INLINE_DISKS, Pod, claim_of, read_attachment, read_pods
+from activities.cluster.objects.workload import Pod, claim_of, read_attachment, read_pods
 from activities.cluster.report.background_writer import BackgroundWriter
 from activities.contracts import metrics
 from activities.contracts.scan import ScanRequest
@@ -269,8 +269,8 @@ class DataAtRiskReporter(BackgroundWriter):
 
 def _stay(pod: Pod) -> PodStay:
     """What is inline in a pod is its own; a claim may be several pods'."""
-    metadata, volumes = pod.metadata, pod.spec.volumes or ()
-    disks = [f"{metadata.uid}/{number}" for number, volume in enumerate(volumes) if INLINE_DISKS & volume.keys()]
+    metadata = pod.metadata
+    disks = [f"{metadata.uid}/{disk}" for disk in pod.spec.volumes.disks]
     return PodStay(
         uid=metadata.uid,
         volumes=frozenset([*(f"{metadata.namespace}/{claim}" for claim in pod.claims), *disks]),

@@ -20,12 +20,11 @@ from activities.cluster.api.paths import (
     CONFIG_MAPS,
     DISRUPTION_BUDGETS,
     MACHINE_CONFIG_POOLS,
-    MACHINES,
     PRESERVATION_POLICIES,
     Resource,
 )
 from activities.cluster.objects.machines_decoding import deployment_of
-from activities.cluster.watch.kinds import Destination, ReadKind
+from activities.cluster.watch.kinds import MACHINE_API_OF, Destination, ReadKind
 from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource, stricter, unusable
 from policy.checks.health_check import HealthCheck
 from policy.dialects import parse, refuse_update
@@ -49,8 +48,6 @@ _UPGRADES = {CLUSTER_VERSIONS.kind: "Progressing", MACHINE_CONFIG_POOLS.kind: "U
 """The condition by which each kind tells of an upgrade."""
 
 LONGEST_MESSAGE = 300
-
-MACHINE_API_OF = {resource: api for api, resource in MACHINES.items()}
 
 log = logging.getLogger(__name__)
 

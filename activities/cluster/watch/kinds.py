@@ -24,16 +24,19 @@ from activities.cluster.objects.decoding import (
     NAME_DECODING,
     NODE_DECODING,
     OBJECT_DECODING,
+    TEMPLATE_DECODING,
     Decoding,
+    brief_object,
     remediation_decoding,
 )
-from activities.cluster.objects.machines_decoding import CLUSTER_DECODING, machine_decoding
+from activities.cluster.objects.machines_decoding import CLUSTER_DECODING, counting_machines, machine_decoding
 from policy.checks.circuit_breakers import FENCE_AGENTS_REMEDIATION_LEASE, LEADER_LEASES
 from policy.checks.fence_policies import PolicySource
 from policy.checks.health_check import HealthCheck
 from policy.dialects.node_fencing import is_cluster_config, is_fence_policy
 from policy.episode.node_action import NAMESPACE
 from policy.fence.template_reader import is_own_template
+from policy.objects.machines import uncounted
 from policy.objects.nodes import ETCD_NAMESPACE, is_guard
 from policy.objects.remediations import kind_of, plurals_of
 from policy.remediation.remediation_objects import Remediator
@@ -118,6 +121,18 @@ def _everywhere(_: PolicySource) -> str:
     return ""
 
 
+def _all_count(_source: PolicySource, _ref: ObjectRef) -> bool:
+    return True
+
+
+def _as_machines(source: PolicySource, ref: ObjectRef) -> bool:
+    return not uncounted(ref, source.machines)
+
+
+def _as_templates(source: PolicySource, ref: ObjectRef) -> bool:
+    return ref.namespace in {"", *source.templates}
+
+
 def _all_objects(_: Mapping[str, Any]) -> bool:
     return True
 
@@ -130,8 +145,8 @@ class ReadKind:
     needed_by: the checks of these dialects wait while it can't be listed. waited_for: whether a view is whole only with it.
     optional: whether a server may not know it.
     read_singly: whether a last look reads single ones, which takes a right of its own. only: the one name that is read.
-    namespace: the one namespace, "" for all. about: which of its objects are meant. alternatives: other names of its resource.
-    each_server: also of the management cluster.
+    namespace: the one namespace, "" for all. counts: whether an object of that namespace does. about: which of its objects are
+    meant. alternatives: other names of its resource. each_server: also of the management cluster.
     """
 
     resource: Resource
@@ -146,6 +161,7 @@ class ReadKind:
     read_singly: bool = False
     only: str = ""
     namespace: Callable[[PolicySource], str] = _everywhere
+    counts: Callable[[PolicySource, ObjectRef], bool] = _all_count
     about: Callable[[Mapping[str, Any]], bool] = _all_objects
     alternatives: tuple[Resource, ...] = ()
     metadata_only: bool = False
@@ -161,6 +177,14 @@ class ReadKind:
         """The resource, and in which other versions or under which other names a server may have it."""
         return (*versions_of(self.resource), *self.alternatives)
 
+    def decoding_for(self, source: PolicySource) -> Decoding[Any]:
+        """What is held of its objects: of those that do not count little more than their names (S41)."""
+        if self.counts is _all_count:
+            return self.decoding
+        if (api := MACHINE_API_OF.get(self.resource)) is not None:
+            return counting_machines(api, source.machines)
+        return self.decoding.where(lambda namespace: self.counts(source, self.resource.ref("", namespace)), brief_object)
+
     @property
     def verbs(self) -> tuple[str, ...]:
         """The rights that following it takes."""
@@ -174,6 +198,7 @@ def _check(resource: Resource, dialect: Dialect) -> ReadKind:
         resource=resource,
         destination=Destination.CHECKS,
         readers=EVERY_READER,
+        counts=_as_machines if resource.namespaced else _all_count,
         dialect=dialect,
         needed_by=(dialect,),
         read_singly=True,
@@ -216,6 +241,8 @@ def _of_a_node(obj: Mapping[str, Any]) -> bool:
 _CLAIMS = frozenset({Since.CHECK, Since.POOL, Since.LAST_LOOK})
 """Machines are followed from the first policy on, whatever it judges: one of another Node may have a Node's providerID (S39)."""
 
+MACHINE_API_OF = {resource: api for api, resource in paths.MACHINES.items()}
+
 KINDS: tuple[ReadKind, ...] = (
     ReadKind(
         resource=paths.NODES,
@@ -239,19 +266,31 @@ KINDS: tuple[ReadKind, ...] = (
         namespace=lambda source: source.namespace,
         about=lambda obj: is_cluster_config(obj) or is_fence_policy(obj),
     ),
-    ReadKind(resource=paths.FENCE_AGENTS_REMEDIATIONS, destination=Destination.REQUESTS, read_singly=True),
+    ReadKind(
+        resource=paths.FENCE_AGENTS_REMEDIATIONS,
+        destination=Destination.REQUESTS,
+        read_singly=True,
+        counts=lambda source, ref: ref.namespace in source.requests,
+    ),
     ReadKind(resource=paths.PRESERVATION_POLICIES, destination=Destination.POOLS),
     ReadKind(
-        resource=paths.MACHINES[MCM], destination=Destination.KEPT_MACHINES, decoding=machine_decoding(MCM), read_singly=True
+        resource=paths.MACHINES[MCM],
+        destination=Destination.KEPT_MACHINES,
+        decoding=machine_decoding(MCM),
+        read_singly=True,
+        counts=_as_machines,
     ),
-    ReadKind(resource=paths.MACHINE_SETS[MCM], destination=Destination.SETS, read_singly=True),
-    ReadKind(resource=paths.MACHINE_DEPLOYMENTS[MCM], destination=Destination.SETS, read_singly=True),
+    *(
+        ReadKind(resource=resource, destination=Destination.SETS, read_singly=True, counts=_as_machines)
+        for resource in (paths.MACHINE_SETS[MCM], paths.MACHINE_DEPLOYMENTS[MCM])
+    ),
     *(
         ReadKind(
             resource=paths.MACHINES[api],
             destination=Destination.MACHINES,
             decoding=machine_decoding(api),
             readers=EVERY_READER,
+            counts=_as_machines,
             since=_CLAIMS,
             needed_by=(dialect,),
             read_singly=True,
@@ -345,7 +384,13 @@ KINDS: tuple[ReadKind, ...] = (
         )
     ),
     *(
-        ReadKind(resource=resource, destination=Destination.FENCE_OBJECTS, since=frozenset({Since.LAST_LOOK}), waited_for=False)
+        ReadKind(
+            resource=resource,
+            destination=Destination.FENCE_OBJECTS,
+            since=frozenset({Since.LAST_LOOK}),
+            waited_for=False,
+            counts=_as_templates if resource.namespaced else _all_count,
+        )
         for resource in (paths.FENCING_TEMPLATES, paths.FENCE_CONFIGS)
     ),
 )
@@ -362,11 +407,14 @@ def template_kind(template: ObjectRef) -> ReadKind:
     first, *others = (
         Resource(api_version=template.api_version, kind=template.kind, plural=plural) for plural in plurals_of(template.kind)
     )
+    ours = is_own_template(template)
     return ReadKind(
         resource=first,
         destination=Destination.TEMPLATES,
+        decoding=OBJECT_DECODING if ours else TEMPLATE_DECODING,
         since=frozenset({Since.TEMPLATE}),
         waited_for=False,
+        counts=_as_templates if ours else _all_count,
         alternatives=tuple(others),
     )
 

@@ -131,7 +131,7 @@ async def _list(connection: ClusterConnection, kind: ReadKind, source: PolicySou
 
     async def listed(resource: Resource) -> list[Item[Any]]:
         pages = connection.list_pages(resource.path(namespace=kind.namespace(source)), query=query)
-        found = [item async for page in pages for item in kind.decoding.items(page.body)]
+        found = [item async for page in pages for item in kind.decoding_for(source).items(page.body)]
         if kind.decoding is OBJECT_DECODING:
             return [replace(item, value=resource.whole(item.value)) for item in found]
         return found

@@ -270,7 +270,7 @@ class Watches:
         return Reflector(
             server,
             first,
-            kind.decoding,
+            kind.decoding_for(self._source),
             on_change=on_change,
             on_state=on_state or self._on_state,
             optional=kind.optional,
@@ -382,13 +382,13 @@ class Watches:
         return self._fence_maps if followed and all(each.synced and each.streaming for each in followed) else None
 
     def fence_objects(self) -> list[JsonObject] | None:
-        """All FencingTemplates and FenceConfigs, None where not all are known, or changes do not reach us."""
+        """All FencingTemplates and FenceConfigs that count, None where not all are known, or changes do not reach us."""
         followed = self._of(Destination.FENCE_OBJECTS).values()
         known = followed and all(each.synced and each.streaming for each in followed)
         return list(self._fence_objects.values()) if known else None
 
     def _fence_object_changed(self, kind: ReadKind, key: str, found: JsonObject | None) -> None:
-        if found is None:
+        if found is None or not kind.counts(self._source, kind.resource.ref("", key.rpartition("/")[0])):
             self._fence_objects.pop((kind, key), None)
         else:
             self._fence_objects[kind, key] = found

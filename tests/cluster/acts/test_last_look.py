@@ -17,7 +17,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.freeing import ClusterFreeing
 from activities.cluster.acts.targets import ClusterTarget
-from activities.cluster.api.paths import CONFIG_MAPS
+from activities.cluster.api.paths import CONFIG_MAPS, FENCING_TEMPLATES
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.live import claims, last_look
 from activities.cluster.live.claims import MOST_ASKED, MOST_READ, Identities, claimed_by
@@ -383,6 +383,8 @@ async def test_without_a_policy_only_the_first_look_lists_the_cluster(world: Wor
         asked = await world.look(configured=Configured(template=template))
         assert (await looks_itself.look(asked)).verdict is GO
         await until(lambda: view.synced and view.fence_objects() is not None)
+        stranger = FENCING_TEMPLATES.whole({"metadata": {"name": "theirs"}, "spec": {"template": {"spec": {"power": []}}}})
+        await world.others.create(FENCING_TEMPLATES.path(namespace="tenants"), stranger)
         await world.mark_as_ours()
         world.server.requests.reset()
         for _ in range(3):
@@ -393,6 +395,7 @@ async def test_without_a_policy_only_the_first_look_lists_the_cluster(world: Wor
         await world.add_node("node-8", provider_id="metal://rack-3/8")
         await world.configure("node-8", "10.0.0.7")
         await until(lambda: len(view.fence_objects() or ()) == 2)
+        assert "tenants" not in {each["metadata"].get("namespace") for each in view.fence_objects() or ()}, "S41"
         assert "and of Node/node-8" in (await looks_itself.look(asked)).reason
         address = {"status": {"addresses": [{"type": "InternalIP", "address": "10.0.0.7"}]}}
         await world.change_node(address, subresource="status", name="node-8")

@@ -284,8 +284,8 @@ class TestVolumes:
     async def test_s41_a_pod_that_stays_keeps_the_disk_of_its_own_spec_and_none_of_others(
         self, off: World, named: dict[str, Any], handle: str
     ) -> None:
-        """A person who may create a DaemonSet, or says so of a pod, has a pod that stays, and ran. It names a disk of its own, and kept
-        each attachment on the node that names no PersistentVolume."""
+        """A person who may create a DaemonSet, or says so of a pod, has a pod that stays, and ran. It names a disk of its own,
+        and kept each attachment on the node that names no PersistentVolume."""
         for name, of in (("va-others", "vol-1"), ("va-own", handle)):
             source = {"inlineVolumeSpec": {"csi": {"driver": "disks.example", "volumeHandle": of}}}
             spec = {"attacher": "disks.example", "nodeName": NODE, "source": source}
