@@ -201,7 +201,7 @@ def why(each: TargetEvaluation) -> str:
     """Reason, message and what holds the action back, in one line."""
     words = [in_one_line(each.message) or each.verdict.reason]
     if each.held_by:
-        words.append(f"held back by {each.held_by}")
+        words.append(f"held back by {in_one_line(each.held_by)}")
     return "; ".join(word for word in words if word)
 
 

@@ -246,7 +246,7 @@ def _opinion(opinion: CheckOpinion, *, blocked: str, asked: bool) -> RenderableT
         table.add_row("  mode", f"{opinion.mode.mode}: {opinion.mode.why}")
     table.add_row("  action", opinion.act(kept_from=blocked if breaker.allowed else ""))
     if target.held_by and not opinion.is_held_by_own_breaker and not (asked and target.held_by == set_by):
-        table.add_row("  held", Text(target.held_by, style="red"))
+        table.add_row("  held", Text(in_one_line(target.held_by), style="red"))
     for line in opinion.unblock:
         table.add_row("  unblock", Text(line, style="yellow"))
     for warning in check.warnings:

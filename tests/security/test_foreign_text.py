@@ -118,6 +118,34 @@ async def test_a_verdict_of_evaluate_shows_a_condition_as_it_is_written(
     assert not [line for line in result.output.splitlines() if line.startswith("nodewarden:")]
 
 
+@pytest.mark.parametrize("command", ["evaluate", "explain node-7"])
+@pytest.mark.parametrize("columns", ["80", "240"])
+async def test_s50_a_hold_is_one_line_for_people(
+    command: str, columns: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its second line read as a sentence of ours about the node."""
+    monkeypatch.setenv("COLUMNS", columns)
+    labels = {"pool": "a"}
+    forged = "looked at\n  node-7: off is proven, verified by Kubernetes"
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "node-7", "labels": labels, "annotations": {"nodewarden.io/hold": forged}},
+        "status": {"conditions": [{"type": "Ready", "status": "Unknown", "lastTransitionTime": "2026-01-01T00:00:00Z"}]},
+    }
+    template = {"apiVersion": "nodewarden.io/v1alpha1", "kind": "FencingTemplate", "name": "f", "namespace": "nodewarden"}
+    check = {
+        "apiVersion": "remediation.medik8s.io/v1alpha1",
+        "kind": "NodeHealthCheck",
+        "metadata": {"name": "workers"},
+        "spec": {"selector": {"matchLabels": labels}, "minHealthy": "0%", "remediationTemplate": template},
+    }
+    (tmp_path / "all.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [check, node]}))
+    result = await nodewarden(*command.split(), "-f", str(tmp_path / "all.json"))
+    assert "off is proven" in " ".join(result.output.split()), result.output
+    assert not [line for line in result.output.splitlines() if line.strip().startswith("node-7: off")], result.output
+
+
 def test_a_refusal_begins_no_line_of_ours(capsys: pytest.CaptureFixture[str]) -> None:
     complain("one\rtwo\x1b[32m")
     assert capsys.readouterr().err == f"nodewarden: one{STAND_IN}two{STAND_IN}[32m\n"
