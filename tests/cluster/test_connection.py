@@ -174,7 +174,7 @@ async def test_the_environment_s_proxy_is_used_but_for_hosts_without_one(api: Ap
     for name in ("http_proxy", "https_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     for name in ("no_proxy", "NO_PROXY"):
-        monkeypatch.delenv(name)
+        monkeypatch.delenv(name, raising=False)
     async with ClusterConnection.to(api.url, token="abc") as connection:
         with pytest.raises(ApplicationError) as nobody_there:
             await connection.cluster_uid()
@@ -398,7 +398,7 @@ def self_signed(folder: Path) -> tuple[Path, Path]:
 
 
 def test_outside_of_a_pod_there_is_no_service_account(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("KUBERNETES_SERVICE_HOST")
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with pytest.raises(ApplicationError) as refused:
         ClusterConnection.in_cluster()
     assert error_type(refused.value) is ErrorType.INVALID_CONFIG

@@ -30,7 +30,7 @@ from activities.cluster.api.refusals import unless_gone
 from activities.cluster.api.served_cluster import as_served
 from activities.cluster.objects.decoding import NODE_DECODING, Decoding, decode_node
 from activities.cluster.objects.machines_decoding import CLUSTER_DECODING, machine_decoding, read_machine
-from activities.cluster.objects.object_reader import ApiReader, Readers
+from activities.cluster.objects.object_reader import ApiReader, Readers, list_counting
 from activities.errors import ErrorType, failure
 from policy.checks.health_check import HealthCheck
 from policy.checks.inventory import Inventory
@@ -258,13 +258,13 @@ async def _named(connections: Readers, node: NodeView) -> list[LiveMachine]:
 
 
 async def _labelled(connections: Readers, node: str) -> list[LiveMachine]:
-    """Those of machine-controller-manager, which name their Node by a label."""
+    """Those of machine-controller-manager, which name their Node by a label, and count."""
     if len(node) > LONGEST_LABEL:
         return []  # no label can name it
-    resource = MACHINES[MCM]
+    label = (MCM.node_label, node)
+    listed = list_counting(connections.nodes, MACHINES[MCM], connections.machine_namespaces, label=label)
     # None where the kind is not installed.
-    listed = await unless_gone(connections.nodes.list_objects(resource.path(), label=(MCM.node_label, node))) or []
-    return [_live(connections, ref_of(document), document) for document in map(resource.whole, listed)]
+    return [_live(connections, ref_of(document), document) for document in await unless_gone(listed) or []]
 
 
 async def machines_by_node(connections: Readers, check: HealthCheck) -> Mapping[str, list[MachineView]]:

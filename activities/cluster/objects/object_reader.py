@@ -58,10 +58,13 @@ async def read_views(connection: ApiReader, resource: Resource, decoding: Decodi
         ) from error
 
 
-async def list_counting(reader: ApiReader, resource: Resource, namespaces: Collection[str]) -> list[JsonObject]:
-    """All objects of a kind of Machines, their sets or their checks that count, where these namespaces are named."""
-    places = counting_namespaces(resource.api_version, namespaces)
-    return [resource.whole(each) for place in places for each in await reader.list_objects(resource.path(namespace=place))]
+async def list_counting(
+    reader: ApiReader, resource: Resource, namespaces: Collection[str], *, label: tuple[str, str] | None = None
+) -> list[JsonObject]:
+    """All objects of a kind of Machines, their sets or their checks that count, where these namespaces are named; or those with
+    that label."""
+    paths = [resource.path(namespace=place) for place in counting_namespaces(resource.api_version, namespaces)]
+    return [resource.whole(each) for path in paths for each in await reader.list_objects(path, label=label)]
 
 
 # An API that is asked each thing once: for work that needs the same objects for many nodes, or for several questions, in one go.

@@ -17,7 +17,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.freeing import ClusterFreeing
 from activities.cluster.acts.targets import ClusterTarget
-from activities.cluster.api.paths import CONFIG_MAPS, FENCING_TEMPLATES
+from activities.cluster.api.paths import CONFIG_MAPS, FENCING_TEMPLATES, NAMESPACES
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.live import claims, last_look
 from activities.cluster.live.claims import MOST_ASKED, MOST_READ, Identities, claimed_by
@@ -383,7 +383,9 @@ async def test_without_a_policy_only_the_first_look_lists_the_cluster(world: Wor
         asked = await world.look(configured=Configured(template=template))
         assert (await looks_itself.look(asked)).verdict is GO
         await until(lambda: view.synced and view.fence_objects() is not None)
-        stranger = FENCING_TEMPLATES.whole({"metadata": {"name": "theirs"}, "spec": {"template": {"spec": {"power": []}}}})
+        theirs = await world.others.get(FENCING_TEMPLATES.path(template.name, namespace=template.namespace))
+        stranger = FENCING_TEMPLATES.whole({"metadata": {"name": "theirs"}, "spec": theirs["spec"]})
+        await world.others.create(NAMESPACES.path(), NAMESPACES.whole({"metadata": {"name": "tenants"}}))
         await world.others.create(FENCING_TEMPLATES.path(namespace="tenants"), stranger)
         await world.mark_as_ours()
         world.server.requests.reset()
