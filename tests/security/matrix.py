@@ -147,7 +147,9 @@ CELLS: dict[tuple[Principal, Act], Cell] = {
         yes="It prevents the fencing of its own node, by the label that excludes it or by reporting it well; `status` shows"
         " the first. It prevents that of another node as long as it reports that one's system UUID or boot id (S39): `status`"
         " and an Event name both; delete the one that lies. In each group and check of which it takes the labels"
-        " it counts as one more sick node, and with `storage_events` it writes Events about any node.",
+        " it counts as one more sick node, and with `storage_events` it writes Events about any node. A static pod of its own"
+        " with the labels of etcd's counts as a voter that is unwell, which may keep members of the control plane from their"
+        " repair (S15); the refusal names its node.",
     ),
     (P.KUBELET, A.FLOOD): shown(
         "fuzz/test_objects.py::test_whatever_one_object_holds_the_others_of_its_kind_are_there",
