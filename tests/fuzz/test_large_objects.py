@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from activities.cluster.live.control_plane import _list, _member_pod, _pod
-from activities.cluster.objects.workload import READ_AT_ONCE, TOO_MANY, Volumes, _items, _pods, a_few_at_once
+from activities.cluster.objects.workload import READ_AT_ONCE, TOO_MANY, PodVolumes, _items, _pods, a_few_at_once
 from activities.cluster.watch.kinds import Reader, ReadKind, _all_count, read_by, template_kind
 from policy.checks.fence_policies import DEFAULT_SOURCE
 from policy.episode.proofs import writes_only_behind_cut
@@ -112,11 +112,11 @@ def test_s41_of_a_pod_little_is_held(where: str) -> None:
 
 def test_s41_a_pod_with_more_claims_than_a_machine_has_room_for_is_not_behind_a_cut() -> None:
     """Each claim is a request: 25,000 of them, for which a pod has room, were sent at once."""
-    found = Volumes(VOLUMES["claims"](number) for number in range(25_000))
+    found = PodVolumes(VOLUMES["claims"](number) for number in range(25_000))
     assert len(found.claims) <= 256
     assert TOO_MANY in found.sources
     assert not writes_only_behind_cut(["pv"], found.sources, {"pv"})
-    assert msgspec.json.Decoder(Volumes, dec_hook=Volumes.read).decode(b"null").sources == ()
+    assert msgspec.json.Decoder(PodVolumes, dec_hook=PodVolumes.read).decode(b"null").sources == ()
 
 
 async def test_s41_few_of_what_pods_name_is_asked_for_at_once() -> None:

@@ -96,7 +96,7 @@ class _Toleration(msgspec.Struct, rename="camel", frozen=True):
         return self.operator in ("", "Equal") and self.key == taint.key and self.value == taint.value
 
 
-class Volumes:
+class PodVolumes:
     """What a pod's spec says of its volumes, each thing once. sources: which kinds there are. claims: names of
     PersistentVolumeClaims; ephemeral: of the volumes that get one of their own. disks: see `INLINE_DISKS`."""
 
@@ -121,7 +121,7 @@ class Volumes:
         self.disks = frozenset(islice(disks, MOST_VOLUMES))
 
     @classmethod
-    def read(cls, _wanted: type, found: Any) -> Volumes:
+    def read(cls, _wanted: type, found: Any) -> PodVolumes:
         """As a decoder asks for it."""
         return cls(mappings(found))
 
@@ -130,7 +130,7 @@ class _PodSpec(msgspec.Struct, rename="camel"):
     node_name: str = ""
     termination_grace_period_seconds: int | None = None
     tolerations: list[_Toleration] | None = None
-    volumes: Volumes = msgspec.field(default_factory=Volumes)
+    volumes: PodVolumes = msgspec.field(default_factory=PodVolumes)
 
     def __post_init__(self) -> None:
         known = dict.fromkeys(each for each in self.tolerations or () if each.key in TOLERATED)
@@ -273,7 +273,7 @@ class _List(msgspec.Struct, Generic[Item]):
     items: list[Item] | None = None
 
 
-_pods = msgspec.json.Decoder(_List[Pod], dec_hook=Volumes.read)
+_pods = msgspec.json.Decoder(_List[Pod], dec_hook=PodVolumes.read)
 _attachments = msgspec.json.Decoder(_List[Attachment])
 
 
