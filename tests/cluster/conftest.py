@@ -77,11 +77,12 @@ async def open_scan(api: ApiServer) -> AsyncIterator[Open]:
             notify_device_check: Callable[[str], Awaitable[None]] | None = None,
             report_lost_scan: Callable[[], Awaitable[None]] | None = None,
             look_after_scanner: Callable[[], Awaitable[int]] | None = None,
+            lease_lasts: timedelta = timedelta(seconds=3),
             **options: Any,
         ) -> ClusterScan:
             connection = await stack.enter_async_context(ClusterConnection.to(api.url, token="abc"))
             others = await stack.enter_async_context(ClusterConnection.to(machines.url, token="abc")) if machines else None
-            lease = ScannerLease(connection, duration=timedelta(seconds=3), monotonic=asyncio.get_running_loop().time)
+            lease = ScannerLease(connection, duration=lease_lasts, monotonic=asyncio.get_running_loop().time)
             options.setdefault("source", PolicySource(templates=("nodewarden", *COUNTING), machines=COUNTING))
             view = ClusterView(connection, machines=others, limits=limits, watch_limits=watches, **options)
             scan = ClusterScan(

@@ -90,10 +90,18 @@ class Scans:
         self._open = open_scan
 
     async def open(
-        self, limits: ViewLimits = LIVE, watches: WatchLimits = WATCHES, *, meter: Any = MetricMeter.noop, **options: Any
+        self,
+        limits: ViewLimits = LIVE,
+        watches: WatchLimits = WATCHES,
+        *,
+        meter: Any = MetricMeter.noop,
+        lease_lasts: timedelta = timedelta(seconds=3),
+        **options: Any,
     ) -> ClusterScan:
         risks = DataAtRisk(**options)
-        opened: ClusterScan = await self._open(limits, watches, at_risk=risks, notify=self.notices.append, meter=meter)
+        opened: ClusterScan = await self._open(
+            limits, watches, at_risk=risks, notify=self.notices.append, meter=meter, lease_lasts=lease_lasts
+        )
         return opened
 
     async def observe(self, scan: ClusterScan, known: ScanReport | None = None, wait: float = 0.25) -> ScanReport:
@@ -364,7 +372,8 @@ async def test_an_hour_without_temporal_is_known_within_15_s_and_data_at_risk_is
     monkeypatch.setattr("workers.connect.metrics.TEMPORAL_AWAY", shown)
     monkeypatch.setattr("tests.cluster.skipping.SHARE", 0.001)
     usual = (ViewLimits(grace=timedelta(0)), WatchLimits(shortest_watch=7200.0, longest_watch=7200.0, absence=7200.0))
-    temporal, first, second = Temporal(), await scans.open(*usual, meter=scans.meter), await scans.open(*usual, meter=scans.meter)
+    temporal, shipped = Temporal(), dict[str, Any](meter=scans.meter, lease_lasts=timedelta(seconds=30))
+    first, second = await scans.open(*usual, **shipped), await scans.open(*usual, **shipped)
     await scans.observe(first)
     await until(lambda: second.view.synced)
     turns = iter(range(4000))

@@ -5,6 +5,7 @@ Nobody is asked for that, wherever in an episode it comes; for a refusal that la
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -19,6 +20,7 @@ from policy.fence.plan import Freeing
 from policy.remediation.strategy_rules import Strategy
 from tests.workflows.fencing_run import fenced, fencing
 from tests.workflows.remediation_run import Play, Remediated, step
+from tests.workflows.surroundings import stand_still
 from tests.workflows.world import World, clock, plan
 from workflows.kit.interrupts import INTERRUPTS, NonRetryable, is_unclear, never_began
 
@@ -60,6 +62,22 @@ async def test_a_refusal_is_waited_for_as_long_as_is_promised(env: WorkflowEnvir
     assert "needs-human" not in [entry.outcome for entry in result.record]
     assert (world.count("off"), world.count("on")) == (1, 1)
     assert refused != "delete-workload" or world.acts[world.acts.index("delete-workload") - 1] == "read"
+
+
+@pytest.mark.skipif("NODEWARDEN_TEST_SERVER" in os.environ, reason="that server carries out what is due meanwhile")
+@pytest.mark.parametrize("refused", [act for act in ACTS if act != "read"])
+async def test_s37_an_hour_without_workers_uses_up_no_patience(env: WorkflowEnvironment, refused: str) -> None:
+    """S37: what is refused before workers or Temporal are away, and right after they are back, is waited for as ever: nobody
+    was refused for the hour between."""
+    freeing = Freeing.DELETION if refused == "delete-workload" else Freeing.AUTOMATIC
+    lasts = timedelta(hours=1, seconds=50)
+    world = Refusing(plan=plan(tries=1, restarts=0, freeing=freeing), refused=refused, lasts=lasts)
+    async with fencing(env, world) as run:
+        await run.until(lambda _: bool(world.refusals))
+        stand_still(env, timedelta(hours=1))
+        result = await run.result(Outcome.RECOVERED)
+    assert world.refusals[-1] - world.refusals[0] > timedelta(hours=1)
+    assert "needs-human" not in [entry.outcome for entry in result.record]
 
 
 @pytest.mark.parametrize("refused", ["look", "taint", "off"])

@@ -53,6 +53,10 @@ from workflows.kit.messages import HoldEpisodeRequest
 ABORT_ASKS_NO_PERSON = "an aborted episode asks no person"
 WORD_IN_MEMO = "what-people-have-said-is-in-the-memo"
 """Histories of builds that kept it in their state alone go on so."""
+STOOD_STILL = "time-in-which-no-worker-carried-it-out-uses-up-no-patience"
+"""Histories of builds that counted it go on so."""
+LATE = timedelta(seconds=2)
+"""So much later than it was due a workflow may go on without that being called a standstill."""
 MAXIMUM_RECORD = 500
 
 Request = TypeVar("Request")
@@ -81,6 +85,8 @@ class Episode:
         self.insists = False
         """Whether what must be done in the end has failed: it is tried again, also after an abort."""
         self._around = self.state.undertakings
+        self._carried_out_at = self.state.started
+        """Up to when it is noted for how long it has stood still."""
         info = workflow.info()
         if not self.state.run_id or info.run_id != info.original_execution_run_id:  # a run that was reset is another one
             self.state.run_id = info.run_id
@@ -132,10 +138,20 @@ class Episode:
         how: Callable[[str], workflow.ActivityConfig],
         summary: str,
     ) -> Result:
-        """Have an activity carried out in the episode's cluster. how: its options, of `workflows/kit/options.py`. Raises
-        ActivityError."""
+        """Have an activity carried out in the episode's cluster. how: its options, of `workflows/kit/options.py`. One that is
+        repeated for a while is so once more where nobody was there for that while (S37). Raises ActivityError."""
         await self.outlive_reset()
-        return await options.execute(activity, request, how(self.state.cluster), summary)
+        config = how(self.state.cluster)
+        while True:
+            ends = workflow.now() + options.longest(config)
+            try:
+                result = await options.execute(activity, request, config, summary)
+            except ActivityError:
+                if not self._has_stood_still(since=ends) or not config.get("schedule_to_close_timeout"):
+                    raise
+            else:
+                self._has_stood_still(since=ends)
+                return result
 
     async def execute_publishing(
         self,
@@ -469,7 +485,9 @@ class Episode:
                 duration = left if duration is None else min(duration, left)
         if continuation.roll_is_due(may_move=continuation.is_long(duration)) and not self._has_changes and self.may_leave():
             self._leave_in(workflow.now() + duration if duration is not None else None, why)
+        ends = workflow.now() + duration if duration is not None else None
         await self._wait_for_change(duration, why, may_move=continuation.is_long(duration))
+        self._has_stood_still(since=ends)
         self.state.changes_seen, self.state.unseen = self.state.changes, False
         for over in [each for each in self.state.holds if each.until is not None and each.until <= workflow.now()]:
             self.state.holds = tuple(each for each in self.state.holds if each is not over)
@@ -484,6 +502,21 @@ class Episode:
         if rest is not None:
             left = max(rest.ends - workflow.now(), timedelta(0)) if rest.ends is not None else None
             await self._wait_for_change(left, rest.why, may_move=True)
+            self._has_stood_still(since=rest.ends)
+
+    def _has_stood_still(self, *, since: datetime | None) -> bool:
+        """Whether nobody has carried this workflow out when it was to go on, at the latest; then that is noted (S37)."""
+        now = workflow.now()
+        if since is None or now <= since + LATE or not workflow.patched(STOOD_STILL):
+            return False
+        since = max(since, self._carried_out_at)  # in a story beside this one it may be noted already
+        self.state.stood_still, self._carried_out_at = self.state.stood_still + now - since, now
+        return True
+
+    def stood_still(self, under: Undertaking) -> timedelta:
+        """For how long since that was last asked of this undertaking, or since it began."""
+        before, under.stood_still = under.stood_still, self.state.stood_still
+        return under.stood_still - before
 
     @property
     def _has_changes(self) -> bool:
@@ -538,7 +571,7 @@ class Episode:
         and so does whatever was undertaken within it. by_itself: not within what is under way, which the next one leaves out."""
         former = self._around
         around = self.state.undertakings if by_itself else former
-        under = around.setdefault(what, Undertaking(began=workflow.now()))
+        under = around.setdefault(what, Undertaking(began=workflow.now(), stood_still=self.state.stood_still))
         self._around, leaves = under.within, False
         try:
             yield under

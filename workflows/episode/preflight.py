@@ -61,7 +61,7 @@ HEARD_AFTER_RESET = "what-is-said-while-a-reset-is-waited-out-is-heard-before-th
 NOT_ITS_TIME = "what-a-fencing-waits-for-before-it-may-act-is-not-the-time-of-its-step"
 """Histories of builds in which a pause or the queue used that up go on as they began."""
 
-PERMIT, MODE = "the permit", "the mode"
+PERMIT, MODE, STANDSTILL = "the permit", "the mode", "standstill"
 MODE_AGAIN = timedelta(hours=1)
 """An episode that rests because of its mode is told by the scanner when that changes; it also looks by itself, this seldom."""
 FIRST_PAUSE, LONGEST_PAUSE = timedelta(seconds=2), timedelta(minutes=1)
@@ -255,7 +255,8 @@ class Preflight:
             self._episode.note(
                 "last-look", result.verdict.value, result.reason, rule=MODE if result.held_by_mode else "", version=result.version
             )
-            waited = under.waited.get(PERMIT, timedelta(0)) + under.waited.get(MODE, timedelta(0))
+            under.waited[STANDSTILL] = under.waited.get(STANDSTILL, timedelta(0)) + self._episode.stood_still(under)
+            waited = sum((under.waited.get(each, timedelta(0)) for each in (PERMIT, MODE, STANDSTILL)), timedelta(0))
             patience_is_over = workflow.now() - under.began - waited >= LICENCE_PATIENCE
             match result.verdict:
                 case LookVerdict.GO if write is not None:
@@ -307,6 +308,7 @@ class Preflight:
             await self.before_others_act()
             if fencing is not None and fencing.deadline is not None and not takes_none:
                 fencing.deadline += workflow.now() - began
+            self._episode.stood_still(look)  # within that time
             look.waited[MODE] = look.waited.get(MODE, timedelta(0)) + workflow.now() - resting.began
 
     async def _ask_for_permit(self, look: Undertaking) -> None:
@@ -317,6 +319,7 @@ class Preflight:
         state.permit, state.asks_anew = False, state.permit or state.asks_anew
         with self._episode.undertaking(PERMIT) as asking:
             await self._obtain_permit()
+            self._episode.stood_still(look)  # within that time
             look.waited[PERMIT] = look.waited.get(PERMIT, timedelta(0)) + workflow.now() - asking.began
 
     async def _obtain_permit(self) -> None:

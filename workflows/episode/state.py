@@ -77,6 +77,8 @@ class Undertaking:
     pause: timedelta = timedelta(0)
     aborts: int | None = None
     """How often an abort had been asked for when it began, None where that is of no account."""
+    stood_still: timedelta = timedelta(0)
+    """How long the episode had stood still in all (`EpisodeState.stood_still`) when that was last taken off the waiting."""
     within: dict[str, Undertaking] = field(default_factory=dict)
     """What was undertaken within it."""
 
@@ -498,6 +500,8 @@ class EpisodeState:
     """Whether the node has changed since it was last looked at."""
 
     # Waiting
+    stood_still: timedelta = timedelta(0)
+    """How long in all this workflow was not carried out when it was due: no worker, no Temporal, or workers that are too busy."""
     latest_moment: datetime | None = None
     seals_tried: datetime | None = None
     """When new seals were asked for last, because the ones of `sealed_devices` end."""

@@ -25,7 +25,7 @@ class Patience:
     def __init__(self, episode: Episode, under: Undertaking) -> None:
         self._episode = episode
         self._under = under
-        under.end_wait(workflow.now())
+        self._end_wait()
 
     def is_over(self, interrupt: Unlicensed) -> bool:
         """Whether this kind has been waited for as long as it may."""
@@ -38,9 +38,14 @@ class Patience:
 
     async def rest(self, interrupt: Interrupt, duration: timedelta, why: str) -> None:
         """A rest of the episode, which counts as waiting of this kind for as long as it took."""
+        self._episode.stood_still(self._under)  # what was before is not taken off
         self._under.begin_wait(type(interrupt).__name__, workflow.now())
         await self._episode.rest(duration, why)
-        self._under.end_wait(workflow.now())
+        self._end_wait()
+
+    def _end_wait(self) -> None:
+        """How long no worker carried us out is no waiting: the refusal may be over since (S37)."""
+        self._under.end_wait(workflow.now() - self._episode.stood_still(self._under))
 
 
 class Tries:

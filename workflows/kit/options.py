@@ -44,6 +44,12 @@ async def execute(
     return result
 
 
+def longest(config: ActivityConfig) -> timedelta:
+    """After which an activity has ended in one way or another, Temporal's time-outs included."""
+    begun_by = config.get("schedule_to_start_timeout") or timedelta(0)
+    return config.get("schedule_to_close_timeout") or begun_by + (config.get("start_to_close_timeout") or timedelta(0))
+
+
 URGENT = Priority(priority_key=1)
 """Of an act after its look, which lapses: it goes before the looks at other nodes. Also of a scanner among workflows: in a storm
 all episodes wait for what it says, and none of them goes before it."""
