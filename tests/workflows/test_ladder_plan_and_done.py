@@ -42,7 +42,7 @@ from tests.workflows.plans import CLOUD, MINUTE, plan
 from tests.workflows.remediation_run import Play, Remediated, RemediationObject
 from tests.workflows.world import World
 
-PLANS = int(os.environ.get("NODEWARDEN_TEST_PLANS", "30"))
+PLANS = int(os.environ.get("NODEWARDEN_TEST_PLANS", "20"))
 FIRST_SEED = int(os.environ.get("NODEWARDEN_TEST_SEED", "1"))
 FOUND = (1, 5, 14, 31, 80, 118)
 """Clusters in which the two have differed."""

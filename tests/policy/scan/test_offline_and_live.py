@@ -30,7 +30,7 @@ from tests.policy.builders import NAMESPACE
 
 pytestmark = pytest.mark.timeout(900)  # thousands of worlds, where somebody asks for them
 
-WORLDS = int(os.environ.get("NODEWARDEN_TEST_WORLDS", "500"))
+WORLDS = int(os.environ.get("NODEWARDEN_TEST_WORLDS", "300"))
 FIRST_SEED = int(os.environ.get("NODEWARDEN_TEST_SEED", "1"))
 
 ACTS = frozenset(Action) - {Action.NONE, Action.SKIP_NO_OWNER} - RESTORING
