@@ -76,10 +76,27 @@ from policy.episode.messages import (
 )
 from policy.episode.modes import CHANGES_REMEMBERED, LONGEST_KEPT, MODE_CHANGES_MEMO, MODES_MEMO, ClusterModes, ModeChanges
 from policy.episode.node_action import CIRCUIT_BREAKER
-from policy.episode.permits import PermitAnswer, PermitDecision, PortionAnswer, ScannerAnswer, ScannerQuestion, silent_scanner
+from policy.episode.permits import (
+    HoldOff,
+    PermitAnswer,
+    PermitDecision,
+    PortionAnswer,
+    ScannerAnswer,
+    ScannerQuestion,
+    silent_scanner,
+)
 from policy.history.spell_lifecycle import MOST_BYTES
 from policy.history.spell_lifecycle import MOST_OPEN as MOST_SPELLS
-from policy.history.spells import MOST_DAYS, MOST_RECORDS, NodeDays, ObservationRecord, ScannerSpells, Spell, unsound
+from policy.history.spells import (
+    MOST_DAYS,
+    MOST_HELD_OFF,
+    MOST_RECORDS,
+    NodeDays,
+    ObservationRecord,
+    ScannerSpells,
+    Spell,
+    unsound,
+)
 from policy.preservation.preservation_index import PreservationNeed
 from policy.scan.pauses import PAUSES_MEMO, Pauses, with_said
 from policy.values.display_text import in_a_line
@@ -373,7 +390,8 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
         spells = [each for each in found.spells if not unsound(each)][:MOST_SPELLS]
         days = [each for each in found.days if each.is_sound][:MOST_DAYS]
         records = [each for each in found.records if each.is_sound and request.workflow_id == scanner_id(each.cluster)]
-        sound = (*spells, *days, *records[:MOST_RECORDS])
+        held_off = [each for each in found.held_off if each.is_handed_over][:MOST_HELD_OFF]
+        sound = (*held_off, *spells, *days, *records[:MOST_RECORDS])
         sizes = accumulate(len(_ANYTHING.dump_json(each)) for each in sound)
         fits = tuple(compress(sound, (size <= MOST_BYTES for size in sizes)))
         return replace(
@@ -381,6 +399,7 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
             spells=tuple(each for each in fits if isinstance(each, Spell)),
             days=tuple(each for each in fits if isinstance(each, NodeDays)),
             records=tuple(each for each in fits if isinstance(each, ObservationRecord)),
+            held_off=tuple(each for each in fits if isinstance(each, HoldOff)),
         )
 
     async def notify(self, request: NotifyRequest) -> NotifyResult:

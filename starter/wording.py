@@ -12,12 +12,13 @@ from policy.checks.verdict import Health
 from policy.episode.advice import section_of
 from policy.episode.messages import REPAIRED, EpisodeResult, EpisodeStatus, Outcome, Phase
 from policy.episode.modes import only_some
+from policy.episode.permits import HoldOff
 from policy.scan import pauses
 from policy.scan.obstacles import Obstacle, ObstacleCode, all_obstacles
 from policy.scan.scan_report import AtRisk, CheckReport, NodeAtRisk, TargetRow
 from policy.values.display_text import counted
 from policy.values.times import written
-from workflows.kit.messages import HoldOff, ScannerStatus
+from workflows.kit.messages import ScannerStatus
 
 
 def end_style(outcome: str) -> str:

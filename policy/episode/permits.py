@@ -16,6 +16,11 @@ from typing import Any
 
 from policy.episode.messages import Kind
 from policy.episode.modes import ClusterModes
+from policy.episode.node_action import LONGEST_REASON
+from policy.values.object_refs import LONGEST_NAME
+
+LONGEST_HELD_OFF = 2 * LONGEST_REASON
+"""Characters that say why a node is left alone: a person's words, and what we say of them."""
 
 
 class PermitState(StrEnum):
@@ -276,3 +281,26 @@ def portion_of(
     until, limit = now + used_within, request.per_minute
     portion = Portion(incident=request.incident, number=request.number, pods=pods, until=until, per_minute=limit)
     return (*counted, portion), PortionAnswer(pods=pods, until=portion.until)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldOff:
+    """A node that gets no new episode, and why. `until` None: until it has been healthy once, or a person asks.
+
+    holder: the open episode that is in the way, "" where nothing but the node's own past is. judges: the checks that counted it
+    then, each with its version; while one of them is gone or another, it is not known whether the node is well. looked_well:
+    since when it has seemed so all the same; what ails it since after that moment is another failure.
+    """
+
+    node: str
+    reason: str
+    until: datetime | None = None
+    holder: str = ""
+    judges: tuple[str, ...] = ()
+    looked_well: datetime | None = None
+
+    @property
+    def is_handed_over(self) -> bool:
+        """Whether the next scanner of the cluster keeps it: a person's abort, or a machine that is to stay off. What ends by its
+        time alone is short, and what is in the way shows itself again. Without what no scanner keeps."""
+        return self.until is None and not self.holder and len(self.node) <= LONGEST_NAME and len(self.reason) <= LONGEST_HELD_OFF

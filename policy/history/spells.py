@@ -17,6 +17,7 @@ from math import inf
 
 from policy.episode.decisions import Decision, DecisionKind
 from policy.episode.gate import MODE
+from policy.episode.permits import HoldOff
 from policy.values.display_text import counted
 from policy.values.mode import Mode
 from policy.values.times import as_of, written
@@ -125,6 +126,7 @@ class NodeDays:
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 MOST_DAYS = 2000
 MOST_RECORDS = 10
+MOST_HELD_OFF = 2000
 """So many counts of days, and records of them, one scanner takes over from another."""
 
 
@@ -213,13 +215,15 @@ class ObservationRecord:
 class ScannerSpells:
     """Answer of the scanner's `spells` query: the open spells, and those that have ended and are not recorded yet; left_out: how
     many more nodes are due. days: the node-days that are not recorded yet. records: those that a stop could not record.
-    former_run: an earlier one that is still to be asked, before which nothing is known."""
+    former_run: an earlier one that is still to be asked, before which nothing is known of these. held_off: nodes that are left
+    alone until they are well or a person asks."""
 
     spells: tuple[Spell, ...] = ()
     left_out: int = 0
     days: tuple[NodeDays, ...] = ()
     records: tuple[ObservationRecord, ...] = ()
     former_run: str = ""
+    held_off: tuple[HoldOff, ...] = ()
 
 
 def unsound(spell: Spell) -> str:

@@ -19,7 +19,7 @@ from fastapi.responses import Response
 
 from policy.episode.messages import EpisodeStatus
 from policy.episode.modes import ModeChanges
-from policy.episode.permits import Permit, PermitRequest
+from policy.episode.permits import HoldOff, Permit, PermitRequest
 from policy.fence.device_check import DeviceReport
 from policy.history.step_outcomes import OutcomesReport
 from policy.objects.scopes import POOL
@@ -40,7 +40,6 @@ from starter.web.fleet import FleetAnswer
 from starter.web.now import Overview, WaitingNode, overview_of
 from starter.web.views import explained, views_of
 from workers.errors import expectations
-from workflows.kit.messages import HoldOff
 
 # What is answered where the command line has no model of its own: parts of one status, each a question of a program.
 

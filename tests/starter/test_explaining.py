@@ -17,7 +17,7 @@ from policy.dialects import parse
 from policy.episode.events import When
 from policy.episode.messages import EpisodeStatus, Kind, OffProof, Phase
 from policy.episode.modes import ModeAnswer, ModeChange, ModeRule
-from policy.episode.permits import Permit, PermitState
+from policy.episode.permits import HoldOff, Permit, PermitState
 from policy.fence.device_check import DeviceToCheck, NodeToCheck, checked, report_of
 from policy.fence.plan import PowerDevice
 from policy.remediation.strategy_rules import Action
@@ -57,7 +57,7 @@ from tests.starter.builders import (
 )
 from tests.starter.conftest import SETTINGS
 from tests.starter.test_status_table import drawn
-from workflows.kit.messages import HoldOff, ScannerStatus
+from workflows.kit.messages import ScannerStatus
 
 WAY_OUT = "until it is healthy once, or a person asks: `nodewarden fence node-7 --reason …`"
 ABORTED = HoldOff(node="node-7", reason=f"aborted by amy (wrong rack) (incident i); {WAY_OUT}")

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+from policy.episode.permits import HoldOff
 from starter.client import Nodewarden
 from starter.output.encoding import to_json
 from tests.docs.answers import ANSWERS, schemas
@@ -21,7 +22,6 @@ from tests.documents import validate
 from tests.starter.builders import NOW, episode, nodewarden, report, result, row, scanner, status
 from tests.starter.conftest import SETTINGS
 from tests.starter.test_offline_commands import files as files  # noqa: PLC0414 - a fixture
-from workflows.kit.messages import HoldOff
 
 CAMEL = re.compile(r"[a-z][A-Za-z0-9]*")
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")

@@ -14,7 +14,7 @@ from policy.checks.circuit_breakers import OpenReason
 from policy.checks.verdict import Health
 from policy.episode.messages import Kind, Phase
 from policy.episode.modes import ClusterModes
-from policy.episode.permits import Permit, PermitRequest, PermitState
+from policy.episode.permits import HoldOff, Permit, PermitRequest, PermitState
 from policy.fence.device_check import DeviceRow
 from policy.history.spells import Ending, HeldSpan, Spell
 from policy.scan.admission import Refused
@@ -28,7 +28,6 @@ from starter.output.status_table import render
 from starter.wording import commanded
 from tests.starter.builders import CHECK, NOW, ago, check, episode, proof, report, result, row, scanner, status
 from tests.starter.builders import drawn as lines_of
-from workflows.kit.messages import HoldOff
 
 
 @pytest.fixture(autouse=True)

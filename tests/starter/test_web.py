@@ -20,7 +20,7 @@ from policy.checks.verdict import Health
 from policy.episode.messages import Kind, Phase, RecordEntry
 from policy.episode.modes import ClusterModes, ModeChanges
 from policy.episode.node_action import AcceptedCommand, Verb
-from policy.episode.permits import PermitRequest
+from policy.episode.permits import HoldOff, PermitRequest
 from policy.fence.device_check import DeviceReport, DeviceRow
 from policy.history.offenders import OffenderRules, Repair, RepairedMachine, machines
 from policy.history.spells import Spell, would_have
@@ -43,7 +43,6 @@ from tests.patience import PATIENCE
 from tests.policy.builders import spell
 from tests.starter.builders import CHECK, check, episode, proof, report, result, row, scanner, status
 from tests.unlocked import unlocked
-from workflows.kit.messages import HoldOff
 
 CLUSTER = "prod"
 NOW = datetime.now(UTC)

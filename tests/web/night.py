@@ -14,7 +14,7 @@ from policy.episode.advice import advice, ways
 from policy.episode.messages import EpisodeStatus, Kind, OffProof, Outcome, Phase, Reading, RecordEntry, episode_id
 from policy.episode.modes import ModeChange, ModeChanges
 from policy.episode.node_action import Verb
-from policy.episode.permits import Permit, PermitRequest, PermitState
+from policy.episode.permits import HoldOff, Permit, PermitRequest, PermitState
 from policy.fence.device_check import DeviceReport, DeviceRow, Reachability
 from policy.fence.power import PowerState
 from policy.history.comparison import compare
@@ -32,7 +32,7 @@ from starter.handles.observations import ClusterComparison, Observed, SpellsThen
 from starter.handles.status import ClusterStatus, PreservedNode, PreservedNodes
 from tests.policy.builders import node_days, recorded, spell
 from tests.starter.builders import check, report, result, row, scanner
-from workflows.kit.messages import HoldOff, ScannerStatus
+from workflows.kit.messages import ScannerStatus
 
 CLUSTER = "prod"
 NOW = datetime.now(UTC).replace(microsecond=0)

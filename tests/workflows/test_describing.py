@@ -56,6 +56,7 @@ from policy.episode.messages import (
     scanner_id,
 )
 from policy.episode.modes import MODES_MEMO, ClusterModes
+from policy.episode.permits import HoldOff
 from policy.history.spell_lifecycle import MOST_BYTES
 from policy.history.spells import MOST_DAYS, NodeDays, ObservationRecord, ScannerSpells, Spell
 from policy.preservation.preservation_index import PreservationNeed
@@ -649,7 +650,14 @@ class ForgedScanner:
                 (mine, (sound,), datetime(2026, 11, 28)),  # noqa: DTZ001 - no zone
             )
         ]
-        return ScannerSpells(spells=(naive,), days=(*forged, *[sound] * (MOST_DAYS + 1)), records=tuple(records))
+        held_off = (
+            HoldOff(node="n", reason="aborted by ada"),
+            HoldOff(node="n", reason="refused", until=SINCE),
+            HoldOff(node="n" * 254, reason="aborted by ada"),
+            HoldOff(node="n", reason="x" * 4001),
+        )
+        days = (*forged, *[sound] * (MOST_DAYS + 1))
+        return ScannerSpells(spells=(naive,), days=days, records=tuple(records), held_off=held_off)
 
 
 async def test_s49_what_no_scanner_counts_is_not_taken_over_from_the_last_one(env: WorkflowEnvironment) -> None:
@@ -664,6 +672,7 @@ async def test_s49_what_no_scanner_counts_is_not_taken_over_from_the_last_one(en
     assert {(each.day, each.seconds) for each in taken.days} == {("2026-11-28", 1.0)}
     assert len(taken.days) == MOST_DAYS
     assert [each.workflow_id for each in taken.records] == [f"observation/{cluster}/-days/2026-11-28"]
+    assert [(each.node, each.reason) for each in taken.held_off] == [("n", "aborted by ada")]
 
 
 @workflow.defn(name="HealthScanner")

@@ -14,7 +14,7 @@ from activities.contracts import metrics
 from activities.contracts.episodes import EpisodeDescription, Opened, OpenRequest, OpenResult
 from policy.checks.fence_policies import Attempts, FencePolicies
 from policy.episode.messages import FencingInput, Kind, Need, NeedKind, Outcome, SeenNode, scanner_id
-from policy.episode.permits import Permit, PermitDecision, PermitRequest, PermitState, Release
+from policy.episode.permits import HoldOff, Permit, PermitDecision, PermitRequest, PermitState, Release
 from policy.scan.repeat_alarm import RepeatAlarm
 from policy.scan.scan_report import CheckReport, ScanReport
 from tests.workflows.fencing_run import fencing
@@ -22,7 +22,6 @@ from tests.workflows.scanner_run import NOW, Scan, ScriptedCluster, candidate, c
 from tests.workflows.surroundings import Measured, eventually, let_pass, worker
 from tests.workflows.world import World
 from workflows.definitions.scanner import HealthScanner
-from workflows.kit.messages import HoldOff
 from workflows.scanner import hold_offs
 from workflows.scanner.hold_offs import AFTER_REFUSAL, UNJUDGED
 from workflows.scanner.state import ScannerInput, ScannerState

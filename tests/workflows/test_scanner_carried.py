@@ -14,6 +14,7 @@ from policy.episode.decisions import Decision, DecisionKind
 from policy.episode.messages import Kind
 from policy.episode.modes import ClusterModes, ModeChange, ModeRule
 from policy.episode.permits import (
+    HoldOff,
     NeedsPerson,
     Permit,
     PermitAnswer,
@@ -31,7 +32,7 @@ from policy.scan.repeat_alarm import PastIncident, Repetition
 from policy.values.mode import Mode
 from tests.workflows.scanner_run import NOW, carried_over, report
 from workflows.definitions.scanner import HealthScanner
-from workflows.kit.messages import HoldOff, StopRequest
+from workflows.kit.messages import StopRequest
 from workflows.scanner.state import PreservationNotice, ScannerInput, ScannerState, UnconfirmedRelease
 
 LATER = NOW + timedelta(minutes=1)

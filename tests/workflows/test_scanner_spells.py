@@ -11,7 +11,8 @@ from activities.contracts.scan import ScanRequest
 from activities.errors import ErrorType, failure
 from policy.episode.decisions import Decision, DecisionKind
 from policy.episode.gate import MODE
-from policy.episode.messages import episode_id
+from policy.episode.messages import SeenNode, episode_id
+from policy.episode.permits import HoldOff
 from policy.history.spells import MOST_RECORDED, Ending, NodeDays, ObservationRecord, ScannerSpells, Spell
 from policy.scan.scan_report import NodeStanding, ScanReport, WatchedNode
 from policy.values.mode import Mode
@@ -203,6 +204,35 @@ async def test_a_scanner_goes_on_with_the_spells_of_one_that_was_terminated(env:
         await scan.until(lambda status: not status.spells)
         assert world.recorded[-1].spells[0].due == LEFT.due
         assert (await scan.client_handle().query(HealthScanner.spells)).days[0].seconds >= world.former.days[0].seconds
+
+
+ABORTED = HoldOff(node="a", reason="aborted by ada: wrong rack")
+
+
+async def test_s19_a_node_that_a_person_wants_left_alone_is_so_by_the_next_scanner(env: WorkflowEnvironment) -> None:
+    """S19, S44: a person has aborted its episode, and the scanner is stopped and begun anew. Until it is well, as ever; also
+    where that scanner was still to ask the one before it."""
+    world = after_another(ScriptedCluster(report("a")))
+    world.former = replace(world.former, held_off=(ABORTED,))
+    async with scanning(env, world) as scan:
+        status = await scan.until(lambda status: bool(status.refused))
+        assert [(each.node, each.reason) for each in status.held_off] == [(ABORTED.node, ABORTED.reason)]
+        assert not world.opened
+        world.show(report(seen_nodes=(SeenNode(node="a", ready=True),)))
+        await scan.until(lambda status: not status.held_off)
+        world.show(report("a"))
+        await scan.has_opened(1)
+
+
+async def test_s19_a_scanner_that_was_stopped_says_who_is_to_be_left_alone(env: WorkflowEnvironment) -> None:
+    """S19: those that a person or a machine that stays off keeps, and none that is kept for a minute or by what is open."""
+    short = HoldOff(node="b", reason="refused", until=NOW + timedelta(days=9999))
+    state = ScannerState(started=NOW, held_off={"a": ABORTED, "b": short, "c": replace(ABORTED, node="c", holder="another")})
+    async with scanning(env, ScriptedCluster(report("a", "b", "c")), state=state) as scan:
+        await scan.until(lambda status: bool(status.refused))
+        await scan.client_handle().execute_update(HealthScanner.stop, StopRequest(who="ada", reason="maintenance"))
+        await scan.client_handle().result()
+        assert (await scan.client_handle().query(HealthScanner.spells)).held_off == (ABORTED,)
 
 
 async def test_what_a_reset_took_back_is_what_the_last_life_knew(env: WorkflowEnvironment) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from policy.episode.modes import REPAIRS, ClusterModes
 from policy.episode.node_action import ActionName, CommandAuthor
-from policy.episode.permits import Permit, PermitRequest
+from policy.episode.permits import HoldOff, Permit, PermitRequest
 from policy.fence.device_check import CheckedNode, DeviceMemory, Hosts
 from policy.history.spells import Spell
 from policy.scan.admission import Refused
@@ -96,23 +96,6 @@ class ExtendRequest(OperatorCommand):
     until: datetime | None = None
     hold: timedelta | None = None
     shorten: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HoldOff:
-    """A node that gets no new episode, and why. `until` None: until it has been healthy once, or a person asks.
-
-    holder: the open episode that is in the way, "" where nothing but the node's own past is. judges: the checks that counted it
-    then, each with its version; while one of them is gone or another, it is not known whether the node is well. looked_well:
-    since when it has seemed so all the same; what ails it since after that moment is another failure.
-    """
-
-    node: str
-    reason: str
-    until: datetime | None = None
-    holder: str = ""
-    judges: tuple[str, ...] = ()
-    looked_well: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,9 +16,8 @@ from activities.contracts.episodes import EpisodeDescription
 from policy.checks.fence_policies import NO_POLICIES, Attempts, PowerMoment, left_alone_until
 from policy.episode.advice import until_well_or_asked
 from policy.episode.messages import NeedKind, Outcome, SeenNode
-from policy.episode.permits import Permit, PermitState, Release, Replacing
+from policy.episode.permits import HoldOff, Permit, PermitState, Release, Replacing
 from policy.scan.scan_report import ScanReport
-from workflows.kit.messages import HoldOff
 from workflows.kit.options import OLDEST_REPORT
 from workflows.scanner.state import ScannerState
 

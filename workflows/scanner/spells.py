@@ -36,6 +36,8 @@ TAKEN_OVER = timedelta(seconds=10)
 ASKED_FOR, ASKED_AGAIN = timedelta(minutes=2), timedelta(seconds=5)
 """How long it is asked for, and the pause between two tries: a queue of Temporal's that is full for a moment loses no spell."""
 ASKED_LATER = "the last scanner is asked again for its spells"
+HANDED_OVER = "nodes-that-people-want-left-alone-are-so-by-the-next-scanner"
+"""Histories of builds that forgot them go on so."""
 RECORDS = "what is not repaired is recorded"
 """Marks the histories that record it: one of an earlier build leaves it to the next one."""
 
@@ -99,16 +101,17 @@ class Spells:
     def known(self, most: int | None = None) -> ScannerSpells:
         """All that is not recorded yet. most: so many spells, the oldest."""
         state = self._state
+        held_off = tuple(each for each in state.held_off.values() if each.is_handed_over)
         if state.former_run:
-            return ScannerSpells(former_run=state.former_run)
+            return ScannerSpells(former_run=state.former_run, held_off=held_off)
         found = sorted((*state.spells.values(), *state.spells_ended, *state.spells_of_storms), key=lambda each: each.due)
         spells, left_out = tuple(found[:most]), state.spells_left_out
-        return ScannerSpells(spells=spells, left_out=left_out, days=state.node_days, records=state.unrecorded)
+        return ScannerSpells(spells=spells, left_out=left_out, days=state.node_days, records=state.unrecorded, held_off=held_off)
 
     async def take_over(self, run_id: str) -> None:
-        """What the last scanner knew, which was terminated, stopped while nothing could be recorded, or reset into this one: in
-        place of what is known here, so that a spell keeps its id. Before the first decision of this life; where it is not
-        answered by then, it is asked for beside the scan."""
+        """What the last scanner knew, which was terminated, stopped, or reset into this one: its spells in place of what is known
+        here, so that each keeps its id, and which nodes are left alone (S19). Before the first decision of this life; where it is
+        not answered by then, it is asked for beside the scan."""
         left = await self._asked(run_id)
         if left and workflow.patched(ASKED_LATER):
             self._state.former_run, self._state.former_until = left, workflow.now() + ASKED_FOR
@@ -125,6 +128,8 @@ class Spells:
         except ActivityError as error:
             workflow.logger.warning("what the last scanner has not recorded is not known: %s", error_message(error))
             return run_id
+        if found.held_off and workflow.patched(HANDED_OVER):
+            state.held_off = {each.node: each for each in found.held_off} | state.held_off
         if found.former_run:
             return found.former_run
         state.spells = {each.node: each for each in found.spells if each.ended is None}

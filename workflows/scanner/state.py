@@ -19,14 +19,24 @@ from policy.episode.decisions import Decision, DecisionKind
 from policy.episode.messages import Kind
 from policy.episode.modes import REPAIRS, ClusterModes, ModeChanges
 from policy.episode.notices import REMIND_EVERY
-from policy.episode.permits import NeedsPerson, Permit, PermitRequest, PermitState, Portion, Release, Replacing, ScannerAnswer
+from policy.episode.permits import (
+    HoldOff,
+    NeedsPerson,
+    Permit,
+    PermitRequest,
+    PermitState,
+    Portion,
+    Release,
+    Replacing,
+    ScannerAnswer,
+)
 from policy.history.spells import NodeDays, ObservationRecord, Spell
 from policy.scan.pauses import Pauses
 from policy.scan.repeat_alarm import DEFAULT_ALARM, PastIncident, RepeatAlarm, Repetition
 from policy.scan.scan_report import ScanReport
 from policy.values.times import format_duration
 from workflows.kit import options
-from workflows.kit.messages import HoldOff, StopRequest
+from workflows.kit.messages import StopRequest
 
 PARKED_LEAVES_QUEUE = "an-episode-that-parks-leaves-the-queue"
 """Histories of builds that granted it a permit all the same go on so."""
