@@ -85,8 +85,6 @@ class Episode:
         self.insists = False
         """Whether what must be done in the end has failed: it is tried again, also after an abort."""
         self._around = self.state.undertakings
-        self._carried_out_at = self.state.started
-        """Up to when it is noted for how long it has stood still."""
         info = workflow.info()
         if not self.state.run_id or info.run_id != info.original_execution_run_id:  # a run that was reset is another one
             self.state.run_id = info.run_id
@@ -139,7 +137,7 @@ class Episode:
         summary: str,
     ) -> Result:
         """Have an activity carried out in the episode's cluster. how: its options, of `workflows/kit/options.py`. One that is
-        repeated for a while is so once more where nobody was there for that while (S37). Raises ActivityError."""
+        repeated for a while is so once more where no worker was there for that while (S37). Raises ActivityError."""
         await self.outlive_reset()
         config = how(self.state.cluster)
         while True:
@@ -505,12 +503,12 @@ class Episode:
             self._has_stood_still(since=rest.ends)
 
     def _has_stood_still(self, *, since: datetime | None) -> bool:
-        """Whether nobody has carried this workflow out when it was to go on, at the latest; then that is noted (S37)."""
+        """Whether no worker has carried this workflow out when it was to go on, at the latest; then that is noted (S37)."""
         now = workflow.now()
         if since is None or now <= since + LATE or not workflow.patched(STOOD_STILL):
             return False
-        since = max(since, self._carried_out_at)  # in a story beside this one it may be noted already
-        self.state.stood_still, self._carried_out_at = self.state.stood_still + now - since, now
+        since = max(since, self.state.stood_still_until or since)  # a story beside this one may have noted it already
+        self.state.stood_still, self.state.stood_still_until = self.state.stood_still + now - since, now
         return True
 
     def stood_still(self, under: Undertaking) -> timedelta:

@@ -502,6 +502,7 @@ class EpisodeState:
     # Waiting
     stood_still: timedelta = timedelta(0)
     """How long in all this workflow was not carried out when it was due: no worker, no Temporal, or workers that are too busy."""
+    stood_still_until: datetime | None = None
     latest_moment: datetime | None = None
     seals_tried: datetime | None = None
     """When new seals were asked for last, because the ones of `sealed_devices` end."""
