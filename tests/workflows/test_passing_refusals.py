@@ -22,6 +22,7 @@ from tests.workflows.fencing_run import fenced, fencing
 from tests.workflows.remediation_run import Play, Remediated, step
 from tests.workflows.surroundings import stand_still
 from tests.workflows.world import World, clock, plan
+from workflows.kit import options
 from workflows.kit.interrupts import INTERRUPTS, NonRetryable, is_unclear, never_began
 
 OBJECT = "SelfNodeRemediation"
@@ -78,6 +79,13 @@ async def test_s37_an_hour_without_workers_uses_up_no_patience(env: WorkflowEnvi
         result = await run.result(Outcome.RECOVERED)
     assert world.refusals[-1] - world.refusals[0] > timedelta(hours=1)
     assert "needs-human" not in [entry.outcome for entry in result.record]
+
+
+def test_s33_after_a_standstill_only_reads_and_repeatable_writes_are_asked_for_again() -> None:
+    """S33: nothing that is tried once; and what people are told goes with the next act instead."""
+    again, once = (options.cluster_read, options.cluster_write), (options.publication, options.consequence, options.remediation)
+    assert all(options.is_repeated(how("c")) for how in again)
+    assert not any(options.is_repeated(how("c")) for how in once)
 
 
 @pytest.mark.parametrize("refused", ["look", "taint", "off"])

@@ -145,7 +145,7 @@ class Episode:
             try:
                 result = await options.execute(activity, request, config, summary)
             except ActivityError:
-                if not self._has_stood_still(since=ends) or not config.get("schedule_to_close_timeout"):
+                if not self._has_stood_still(since=ends) or not options.is_repeated(config):
                     raise
             else:
                 self._has_stood_still(since=ends)

@@ -50,6 +50,12 @@ def longest(config: ActivityConfig) -> timedelta:
     return config.get("schedule_to_close_timeout") or begun_by + (config.get("start_to_close_timeout") or timedelta(0))
 
 
+def is_repeated(config: ActivityConfig) -> bool:
+    """Whether it is tried until its time is over, however often that is."""
+    policy = config.get("retry_policy")
+    return config.get("schedule_to_close_timeout") is not None and not (policy is not None and policy.maximum_attempts)
+
+
 URGENT = Priority(priority_key=1)
 """Of an act after its look, which lapses: it goes before the looks at other nodes. Also of a scanner among workflows: in a storm
 all episodes wait for what it says, and none of them goes before it."""
