@@ -58,7 +58,7 @@ SLOW_LOOKS = 3
 GONE_MEANWHILE = "what-ends-the-need-while-a-look-is-taken-is-heard"
 HEARD_AFTER_RESET = "what-is-said-while-a-reset-is-waited-out-is-heard-before-the-look"
 """Histories of builds that heard of either with the next look go on as they began."""
-NOT_ITS_TIME = "what-a-fencing-waits-for-before-it-may-act-is-not-the-time-of-its-step"
+WAITS_TAKE_NO_TIME = "what-a-fencing-waits-for-before-it-may-act-is-not-the-time-of-its-step"
 """Histories of builds in which a pause or the queue used that up go on as they began."""
 
 PERMIT, MODE, STANDSTILL = "the permit", "the mode", "standstill"
@@ -175,7 +175,7 @@ class Preflight:
                 if not given_back:
                     return
                 given_back = False
-                if workflow.patched(NOT_ITS_TIME):
+                if workflow.patched(WAITS_TAKE_NO_TIME):
                     self._take_no_time()
                 await self._obtain_permit()
                 continue  # what was said meanwhile is heard first (S20)
@@ -281,7 +281,7 @@ class Preflight:
                 case LookVerdict.NOT_LICENSED:
                     if patience_is_over:
                         raise NonRetryable(f"not licensed to act: {result.reason}")
-                    if workflow.patched(NOT_ITS_TIME):
+                    if workflow.patched(WAITS_TAKE_NO_TIME):
                         self._take_no_time()
                     if not result.permitted:
                         await self._ask_for_permit(under)
@@ -291,7 +291,7 @@ class Preflight:
     async def _rest_in_mode(self, look: Undertaking, reason: str) -> None:
         """The mode allows no more: without a permit, until the node is well or the mode is raised (S52). What was begun is not
         left half done: there a person is asked. The time is none of the look's, nor of the step's."""
-        episode, fencing, takes_none = self._episode, self._fencing, workflow.patched(NOT_ITS_TIME)
+        episode, fencing, takes_none = self._episode, self._fencing, workflow.patched(WAITS_TAKE_NO_TIME)
         if not self._may_rest():
             raise NonRetryable(f"what was begun may not be finished: {reason}")
         if episode.repairs.keeps:

@@ -77,7 +77,7 @@ class Pacing:
         """How long it had waited when that was begun: of an earlier try."""
         self.end_wait()
         earlier = under.waited.setdefault(EARLIER, self.waited)
-        return earlier if earlier and workflow.patched(NOT_ITS_TIME) else timedelta(0)
+        return earlier if earlier and workflow.patched(HOLDS_TAKE_NO_TIME) else timedelta(0)
 
     async def bounded(self, request: Request, left: Workload) -> Request | None:
         """The request, for no more pods than may go now. None: none may, and that has been waited out: look and read anew."""
@@ -134,7 +134,7 @@ CANT_UNTAINT = "the out-of-service taint can't be removed"
 ABORT_BEFORE_FREEING = "an-abort-is-heard-right-before-pods-of-a-dead-kernel-are-freed"
 """Histories of builds that freed them all the same go on as they began."""
 EARLIER = "before it began"
-NOT_ITS_TIME = "what-a-person-holds-takes-no-time-of-a-drain-or-of-freeing"
+HOLDS_TAKE_NO_TIME = "what-a-person-holds-takes-no-time-of-a-drain-or-of-freeing"
 """Histories of builds in which a hold used that up go on as they began."""
 
 
@@ -311,7 +311,7 @@ class FreeingSequence:
         before is old afterwards (S47)."""
         pause, self._seen = FIRST_PAUSE, None if self._episode.is_held else self._seen
         doing, until = self._episode.state.doing, self._episode.state.until
-        if self._episode.is_held and workflow.patched(NOT_ITS_TIME):
+        if self._episode.is_held and workflow.patched(HOLDS_TAKE_NO_TIME):
             self._pacing.begin_wait()
         while (held := self._episode.held) is not None and self._episode.is_held:
             await self.pause()

@@ -40,7 +40,7 @@ from workflows.episode.node_writes import NodeWriter
 from workflows.episode.preflight import Licence, Preflight
 from workflows.episode.state import IsolationProgress, Undertaking
 from workflows.episode.tries import Tries
-from workflows.fencing.consequences import NOT_ITS_TIME, Pacing
+from workflows.fencing.consequences import HOLDS_TAKE_NO_TIME, Pacing
 from workflows.fencing.device_commands import POLL_INTERVAL, longer
 from workflows.fencing.paths import MayRestore, Paths, Volumes
 from workflows.kit import options
@@ -187,7 +187,7 @@ class IsolationSequence:
     async def _drain_until(self, method: PlannedMethod, under: Undertaking) -> tuple[DrainResult, int]:
         pause, evicted = DRAIN_INTERVAL, 0
         while True:
-            if workflow.patched(NOT_ITS_TIME):
+            if workflow.patched(HOLDS_TAKE_NO_TIME):
                 under.begin_wait(LEAVE, workflow.now())
             licence = await self._preflight.before_destruction(operation=Operation.DRAIN)
             under.end_wait(workflow.now())
@@ -279,7 +279,7 @@ class IsolationSequence:
         self._episode.enter(doing="frees the pods behind the cut", until=deadline)
         pause, left = POLL_INTERVAL, Workload(pods=0, attachments=0)
         while True:
-            if workflow.patched(NOT_ITS_TIME):
+            if workflow.patched(HOLDS_TAKE_NO_TIME):
                 self._pacing.begin_wait()
             licensed_until = await look()
             self._pacing.end_wait()

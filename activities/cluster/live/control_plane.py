@@ -16,7 +16,7 @@ import msgspec
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.paths import DISRUPTION_BUDGETS, KUBEADM_CONTROL_PLANES, MACHINES, NODES, PODS, Resource
 from activities.cluster.api.served_cluster import as_served
-from activities.cluster.objects.decoding import NODE_DECODING, WireCondition
+from activities.cluster.objects.decoding import NODE_DECODING, PlainMetadata, WireCondition
 from activities.cluster.objects.live_machines import read_cluster
 from activities.cluster.objects.machines_decoding import machine_decoding
 from activities.cluster.objects.workload import MIRROR_ANNOTATION
@@ -107,14 +107,6 @@ async def _nodes(connection: ClusterConnection) -> list[NodeView]:
     return list(found.values())
 
 
-class _Metadata(msgspec.Struct, rename="camel"):
-    name: str = ""
-    namespace: str = ""
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
-    deletion_timestamp: str | None = None
-
-
 class _Spec(msgspec.Struct, rename="camel"):
     node_name: str = ""
 
@@ -124,7 +116,7 @@ class _Status(msgspec.Struct):
 
 
 class _Pod(msgspec.Struct):
-    metadata: _Metadata
+    metadata: PlainMetadata
     spec: _Spec | None = None
     status: _Status | None = None
 
@@ -162,16 +154,16 @@ async def _pods(connection: ClusterConnection) -> list[_MemberPod]:
 
 
 def _member_pod(pod: _Pod) -> _MemberPod:
-    metadata, labels = pod.metadata, pod.metadata.labels or {}
+    metadata, labels, namespace = pod.metadata, pod.metadata.labels or {}, pod.metadata.namespace or ""
     static = MIRROR_ANNOTATION in (metadata.annotations or {})
     conditions = (pod.status.conditions if pod.status is not None else None) or ()
     return _MemberPod(
-        namespace=metadata.namespace,
+        namespace=namespace,
         node=pod.spec.node_name if pod.spec is not None else "",
         ready=next((each.status for each in conditions if each.type == "Ready"), ""),
         deleting=metadata.deletion_timestamp is not None,
-        component=component_of(metadata.namespace, labels) if static else None,
-        guard=is_guard({"metadata": {"name": metadata.name, "namespace": metadata.namespace, "labels": labels}}),
+        component=component_of(namespace, labels) if static else None,
+        guard=is_guard({"metadata": {"name": metadata.name, "namespace": namespace, "labels": labels}}),
     )
 
 
