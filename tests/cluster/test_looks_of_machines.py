@@ -15,7 +15,9 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.isolation import ClusterIsolation
 from activities.cluster.acts.targets import ClusterTarget
+from activities.cluster.api.paths import MACHINES as MACHINE_KINDS
 from activities.cluster.api.served_cluster import ServedCluster
+from activities.cluster.watch.view import ClusterView
 from activities.contracts.target import LicenceWanted, LookResult, LookVerdict, PinRequest, PinResult, Target
 from activities.errors import ErrorType
 from policy.episode.gate import Operation
@@ -23,9 +25,11 @@ from policy.episode.messages import FencingInput, Need, NeedKind, Pinned
 from policy.fence.power import PowerAct
 from policy.objects.marks import TERMINATING_ANNOTATION, TERMINATING_LABEL, claim_of, digest_of
 from policy.objects.nodes import PRESERVE_ANNOTATION
+from policy.values.machine_apis import MCM
 from policy.values.object_refs import ObjectRef
 from simulator.api.control.faults import Accident, Fault
 from tests.cluster.acts.world import CLUSTER, NODE, NOW, World, empty_world, refused
+from tests.cluster.builders import until
 from tests.cluster.machines import (
     CLUSTER_API,
     CLUSTER_NAME,
@@ -531,6 +535,35 @@ class TestAMachineOfMachineControllerManager:
         await self.change(licensed, labels={"node": NODE})
         await licensed.change_node({"metadata": {"annotations": {PRESERVE_ANNOTATION: "false"}}})
         assert (await self.look(licensed)).verdict is GO, "the word on the node beats it"
+
+    async def test_a_server_without_the_kind_is_asked_for_none_until_it_comes(self, world: World) -> None:
+        """S21: which kinds there are is watched, and while that is out of reach they are asked for."""
+        await under_a_check_of_nodes(world)
+
+        paths = list[str]()
+        world.server.requests.listeners.append(lambda _method, path, _agent, _status: paths.append(path))
+
+        async def asked() -> int:
+            paths.clear()
+            assert (await self.look(world)).verdict is GO
+            return sum("/machine.sapcloud.io/" in each for each in paths)
+
+        assert await asked() == 1
+        view = ClusterView(world.connection)
+        view.watches.start()
+        try:
+            await until(lambda: world.connection.lacks(MACHINE_KINDS[MCM]))
+            assert await asked() == 0
+            await world.others.create(DEFINITIONS, definition())
+            await world.others.create("/api/v1/namespaces", {"kind": "Namespace", "metadata": {"name": "shoot"}})
+            await world.others.create(MCM_MACHINES, mcm_machine())
+            await self.change(world, annotations={PRESERVE_ANNOTATION: "now"})
+            assert (await self.look(world)).verdict is VETOED
+            await world.others.delete(f"{DEFINITIONS}/machines.machine.sapcloud.io")
+            await until(lambda: world.connection.lacks(MACHINE_KINDS[MCM]))
+        finally:
+            await view.watches.stop()
+        assert await asked() == 1
 
     async def test_s46_a_word_on_one_that_does_not_count_is_none(self, licensed: World) -> None:
         """A tenant's Machine with that label: else it would keep each node from each repair."""

@@ -31,7 +31,7 @@ from activities.cluster.live.cluster_lease import cluster_lease_problem
 from activities.cluster.live.last_look import require_go, require_leave
 from activities.cluster.live.plans import live_policies
 from activities.cluster.objects.live_node import LiveNode, find_node, readable_mark
-from activities.cluster.objects.marks import is_ours, owner, require_pinned, spelled, untainted, write_mark
+from activities.cluster.objects.marks import is_ours, owner, require_pinned, spelled, untainted, with_note, write_mark
 from activities.cluster.objects.node_edits import Edit, append_taint, edit_node
 from activities.cluster.objects.workload import (
     MAXIMUM_NAMES,
@@ -148,11 +148,12 @@ class ClusterFreeing(ClusterActivities, FreeingActivities):
         refused is left to it, and the attachments to the attach-detach controller.
         """
         target = request.target
-        if (limit := await self._require_licence(request)) is not None:
-            problem = f"only {limit} pods may be freed in a minute, and a taint frees all at once: they are deleted in portions"
-            raise failure(ErrorType.NOT_LICENSED, problem)
         # Before the node is looked at, as in `_delete_workload`.
         pods = await read_pods(self._connection, target.pinned.node)
+        found = await find_node(self._connection, target.pinned.node)
+        if (limit := await self._require_licence(request, found)) is not None:
+            problem = f"only {limit} pods may be freed in a minute, and a taint frees all at once: they are deleted in portions"
+            raise failure(ErrorType.NOT_LICENSED, problem)
 
         def decide(node: LiveNode) -> Edit:
             mark = self._require_fenced(request, node)
@@ -164,7 +165,7 @@ class ClusterFreeing(ClusterActivities, FreeingActivities):
             return Edit(detail=f"tainted {spelled(OUR_TAINT)}", operations=operations, mark=noted)
 
         try:
-            tainted = await edit_node(self._connection, target.pinned.node, decide, not_after=request.not_after)
+            tainted = await edit_node(self._connection, target.pinned.node, decide, not_after=request.not_after, read=found)
             tainted = self._licences.sealed_result(target, tainted)
         except ObjectNotFound as error:
             message = f"Node/{target.pinned.node} is gone and can't be tainted: delete what is left of its workload"
@@ -285,12 +286,15 @@ class ClusterFreeing(ClusterActivities, FreeingActivities):
         return await standing_workload(self._connection, request.target.pinned.node, self._source)
 
     async def untaint_out_of_service(self, request: UntaintRequest) -> ActResult:
-        """Take our taint off, and the note of it, in one patch. Restoring: it needs no proof. The look comes last, so that what
-        it sees is moments old when power comes on."""
-        target = request.target
+        """Take our taint off, and the notes of it and of off, in one patch. Restoring: it needs no proof. The look comes last, so
+        that what it sees is moments old when power comes on."""
+        target, look, noted = request.target, request.look, False
         added = self._licences.believed(target, request.added)
+        note = look.publication.off if look is not None and look.publication is not None else None
 
         def decide(node: LiveNode) -> Edit:
+            nonlocal noted
+            noted = False
             if another_machine(node, target):
                 return Edit(detail=f"left alone: it is another machine now ({node.view.provider_id})")
             mark, ours = readable_mark(node.view), request.ours and may_untaint(node, added)
@@ -299,17 +303,20 @@ class ClusterFreeing(ClusterActivities, FreeingActivities):
             if not (mark.out_of_service or ours):
                 return Edit(detail="no out-of-service taint of ours on it")
             detail = "removed our out-of-service taint" if OUR_TAINT in node.taints else "no out-of-service taint on it"
-            return Edit(detail=detail, operations=untainted(node, mark, self._clock()))
+            noted = note is not None
+            return Edit(detail=detail, operations=untainted(node, with_note(mark, note) if note else mark, self._clock()))
 
         try:
             result = await edit_node(self._connection, target.pinned.node, decide, not_after=request.not_after)
         except ObjectNotFound:
             result = ActResult(changed=False, detail="the Node is gone, and the taint with it")
-        return result if request.look is None else replace(result, look=await self._look(request.look))
+        if look is not None and look.publication is not None and noted:
+            look = replace(look, publication=replace(look.publication, off=None))
+        return result if look is None else replace(result, look=await self._look(look))
 
-    async def _require_licence(self, request: FreeRequest) -> int | None:
+    async def _require_licence(self, request: FreeRequest, read: LiveNode | None = None) -> int | None:
         """What does not depend on the node: which worker we are, the time, the proof, the cluster Lease. Answers how many pods
-        may be freed in a minute, None for as many as there are."""
+        may be freed in a minute, None for as many as there are. read: the node, where an edit goes by that very version of it."""
         pinned = request.target.pinned
         self._require_other_node(pinned.node, ", so it can't be off")
         if not proof_stands(request.proof, pinned.levels):
@@ -318,7 +325,7 @@ class ClusterFreeing(ClusterActivities, FreeingActivities):
             self._require_read(request.target, request.proof.readings, pinned.levels)
         if doubt := await self._acknowledgement_problem(request):
             raise failure(ErrorType.NOT_PROVEN, f"Node/{pinned.node} is not proven off: {doubt}")
-        return await self._require_leave(request)
+        return await self._require_leave(request, read)
 
     async def _acknowledgement_problem(self, request: FreeRequest) -> str:
         """Why a person's word for off is not known to be theirs, and of this boot, "" where it is or need not be (S8, S42). Which
@@ -372,12 +379,12 @@ class ClusterFreeing(ClusterActivities, FreeingActivities):
             if not self._licences.has_read(target, reading, self._clock(), levels_with(said, levels)):
                 raise failure(ErrorType.NOT_PROVEN, f"Node/{target.pinned.node}: {said} said {reading.state.value}: {NOT_OURS}")
 
-    async def _require_leave(self, request: Consequence) -> int | None:
+    async def _require_leave(self, request: Consequence, read: LiveNode | None = None) -> int | None:
         self._require_time(request)
         # A Lease that lapsed for a moment must not end an episode with a node that is off. What is left to do then waits for the
         # switch, and for a person.
         problem = await cluster_lease_problem(self._connection, request.holder, self._clock())
-        node = await find_node(self._connection, request.target.pinned.node)
+        node = read or await find_node(self._connection, request.target.pinned.node)
         policies = await live_policies(self._connection, self._source)
         contested = await self._identities.contested(node.view) if node is not None else ""
         by_devices = not isinstance(request, FreeDumpingRequest)

@@ -40,7 +40,7 @@ from activities.cluster.api.credentials import (
     KubeconfigCredentials,
     ServiceAccountCredentials,
 )
-from activities.cluster.api.paths import NAMESPACES
+from activities.cluster.api.paths import NAMESPACES, Resource
 from activities.cluster.api.refusals import (
     AnswerTooLong,
     ObjectConflict,
@@ -170,6 +170,8 @@ class ClusterConnection:
     def __init__(self, credentials: ApiCredentials, *, timeouts: Timeouts | None = None, clock: Clock = utc_now) -> None:
         """clock: by which a write is in time."""
         self.clock = clock
+        self.lacks: Callable[[Resource], bool] = lambda _: False
+        """Whether the server is known not to define that kind at this moment (`watch/watches.py`)."""
         self._credentials = credentials
         self._timeouts = timeouts or Timeouts()
         self._session: aiohttp.ClientSession | None = None

@@ -37,6 +37,11 @@ class Resource:
         parts += [part for part in (self.plural, quote(name, safe=":"), subresource) if part]
         return "/".join(parts)
 
+    @property
+    def definition(self) -> str:
+        """The name of the CustomResourceDefinition that defines it, where it is no kind of Kubernetes' own."""
+        return f"{self.plural}.{self.api_version.rpartition('/')[0]}"
+
     def ref(self, name: str, namespace: str = "") -> ObjectRef:
         return ObjectRef(api_version=self.api_version, kind=self.kind, name=name, namespace=namespace)
 

@@ -26,6 +26,9 @@ from activities.contracts.target import ReleaseRequest, Target
 from activities.worker_clock import Clock, utc_now
 from policy.remediation.remediation_objects import INCIDENT_ANNOTATION
 
+JUST_RENEWED = timedelta(seconds=10)
+"""Of the minute by which a lease outlasts its step (`lease_duration`), so much may be over before it is renewed."""
+
 
 def node_lease_path(node: str) -> str:
     return LEASES.path(f"node-{node}", namespace=NODE_LEASE_NAMESPACE)
@@ -63,6 +66,8 @@ async def take_node_lease(
         lease = read_lease(document)
         if await _is_foreign(connection, lease, holder, now):
             return lease
+        if not (not_after and now > not_after) and _is_just_taken(document, target, taken, lease.renewed, now):
+            return None
         if not _is_ours(lease, holder):
             taken |= {"acquireTime": taken["renewTime"], "leaseTransitions": lease.transitions + 1}
         await connection.replace(path, _taken(document, target, taken), not_after=not_after)
@@ -112,6 +117,13 @@ def _taken(document: JsonObject, target: Target, taken: JsonObject) -> JsonObjec
     metadata["annotations"] = {**(metadata.get("annotations") or {}), INCIDENT_ANNOTATION: target.incident}
     metadata.pop("ownerReferences", None)
     return {**document, "metadata": metadata, "spec": {**(document.get("spec") or {}), **taken}}
+
+
+def _is_just_taken(document: JsonObject, target: Target, taken: JsonObject, renewed: datetime | None, now: datetime) -> bool:
+    """Whether a look of this episode has taken it for as long, moments ago."""
+    if renewed is None or not timedelta(0) <= now - renewed <= JUST_RENEWED:
+        return False
+    return document == _taken(document, target, taken | {"renewTime": document["spec"]["renewTime"]})
 
 
 async def _is_foreign(connection: ClusterConnection, lease: LeaseView, holder: str, now: datetime) -> bool:

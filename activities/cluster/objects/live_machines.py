@@ -259,8 +259,8 @@ async def _named(connections: Readers, node: NodeView) -> list[LiveMachine]:
 
 async def _labelled(connections: Readers, node: str) -> list[LiveMachine]:
     """Those of machine-controller-manager, which name their Node by a label, and count."""
-    if len(node) > LONGEST_LABEL:
-        return []  # no label can name it
+    if len(node) > LONGEST_LABEL or connections.nodes.lacks(MACHINES[MCM]):
+        return []  # no label can name it; or there is no such kind
     label = (MCM.node_label, node)
     listed = list_counting(connections.nodes, MACHINES[MCM], connections.machine_namespaces, label=label)
     # None where the kind is not installed.

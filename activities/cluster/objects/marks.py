@@ -19,11 +19,12 @@ from activities.cluster.objects.node_edits import (
     set_annotations,
     set_labels,
 )
-from activities.contracts.target import Target
+from activities.contracts.target import OffNote, Target
 from activities.errors import ErrorType, failure
 from policy.episode.proofs import compare_identity
 from policy.objects.marks import NOTHING_ADDED, TERMINATING_ANNOTATION, TERMINATING_LABEL, Added, Mark, digest_of, is_marked
 from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL, OUR_TAINT, Taint
+from policy.values.times import written
 
 
 def is_ours(mark: Mark | None, target: Target) -> bool:
@@ -74,6 +75,11 @@ def write_mark(node: LiveNode, mark: Mark, *, cordons: bool = False) -> Operatio
         return ()
     annotation = set_annotations(node.document, {MARK_ANNOTATION: value})
     return (*annotation, *set_labels(node.document, {MARK_LABEL: digest_of(value)}))
+
+
+def with_note(mark: Mark, note: OffNote) -> Mark:
+    """Since when the node is proven off, or that it is so no longer."""
+    return replace(mark, off_proven=written(note.off_proven) if note.off_proven is not None else "")
 
 
 def untainted(node: LiveNode, mark: Mark, now: datetime) -> Operations:

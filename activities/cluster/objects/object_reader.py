@@ -43,6 +43,10 @@ class ApiReader(Protocol):
     async def server_version(self) -> ServerVersion:
         """Of the API server."""
 
+    @property
+    def lacks(self) -> Callable[[Resource], bool]:
+        """Whether it is known not to define a kind at this moment, so that nothing of it need be asked for."""
+
 
 Readers = Connections[ApiReader]
 """Which API server is read: the nodes', or where Cluster API's objects are."""
@@ -109,6 +113,11 @@ class ReadOnce(ApiReader):
         """Of the API server."""
         return await self._reader.server_version()
 
+    @property
+    def lacks(self) -> Callable[[Resource], bool]:
+        """Of the API server."""
+        return self._reader.lacks
+
     async def _once(self, how: str, path: str, ask: Callable[[str], Awaitable[T]]) -> T:
         key = (how, path)
         async with self._asking.setdefault(key, asyncio.Lock()):  # a second question waits for the answer to the first
@@ -174,6 +183,11 @@ class FileObjects:
     async def server_version(self) -> ServerVersion:
         """None was asked."""
         return NEWEST
+
+    @property
+    def lacks(self) -> Callable[[Resource], bool]:
+        """Nothing is asked."""
+        return lambda _: False
 
 
 def _paths(obj: JsonObject) -> list[str]:

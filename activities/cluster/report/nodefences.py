@@ -26,7 +26,7 @@ from activities.cluster.api.paths import NODE_FENCES, NODES, Resource
 from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound, edit, unless_gone
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.objects.live_node import LiveNode, readable_mark
-from activities.cluster.objects.marks import is_ours, owner, write_mark
+from activities.cluster.objects.marks import is_ours, owner, with_note, write_mark
 from activities.cluster.objects.node_edits import Edit, edit_node
 from activities.contracts.target import EpisodeSnapshot, OffNote, Publication, PublishedEvent, Target
 from activities.errors import ErrorType, error_type
@@ -41,7 +41,6 @@ from policy.episode.notices import Notice
 from policy.scan.repeat_alarm import Repetition
 from policy.values.display_text import in_a_line
 from policy.values.object_refs import ObjectRef
-from policy.values.times import written
 
 log = logging.getLogger(__name__)
 
@@ -367,14 +366,13 @@ class EpisodePublisher:
         """Only in our own mark, where it says something else."""
         if note is None:
             return
-        off = note.off_proven
 
         def decide(node: LiveNode) -> Edit:
             found = readable_mark(node.view)
             if found is None or not is_ours(found, target):
                 return Edit(detail=f"left alone: the node is held by {owner(found)}")
-            mark = replace(found, off_proven=written(off) if off is not None else "")
-            return Edit(detail="noted" if off is not None else "noted no longer", operations=write_mark(node, mark))
+            detail = "noted" if note.off_proven is not None else "noted no longer"
+            return Edit(detail=detail, operations=write_mark(node, with_note(found, note)))
 
         try:
             await edit_node(self._connections.nodes, target.pinned.node, decide, not_after=note.not_after)

@@ -132,6 +132,10 @@ class Reflector(Generic[T]):
         """Whether changes reach us just now, as far as one can know (see `silent_for`)."""
         return self._opened_at is not None or (self.absent and not self.problem)
 
+    def lacks(self, key: str) -> bool:
+        """Whether there is known to be no such object at this moment."""
+        return self._opened_at is not None and self.silent_for() < self._limits.silence and key not in self.keys
+
     def silent_for(self) -> float:
         """Seconds since the server last said anything about this collection: a list, an event, a bookmark, an opened watch."""
         return asyncio.get_running_loop().time() - self._last_contact
@@ -142,8 +146,7 @@ class Reflector(Generic[T]):
 
     def follows(self, server: ClusterConnection, definition: str) -> bool:
         """Whether the definition of that name, on that server, defines the kind that this copy follows."""
-        group = self.resource.api_version.rpartition("/")[0]
-        return server is self._connection and definition == f"{self.resource.plural}.{group}"
+        return server is self._connection and definition == self.resource.definition
 
     def start(self) -> None:
         """Begin; does nothing where it has begun."""

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 from activities.cluster.api.connection import ClusterConnection, JsonObject
+from activities.cluster.api.paths import Resource
 from activities.cluster.api.served_cluster import Connections
 from activities.cluster.objects.check_statuses import Conflicts
 from activities.cluster.objects.fencing_requests import FencingRequests
@@ -122,6 +123,7 @@ class Watches:
             Destination.CLUSTER_LEASE: lambda _kind, _key, found: self.on_cluster_lease(found),
         }
         self._follow(Since.START)
+        connection.lacks = self._lacks
         if self._preservation_index.has_pools:
             self._follow(Since.POOL)
 
@@ -314,6 +316,10 @@ class Watches:
         for reflector in (*self, *self._beside()):
             if reflector.absent and reflector.follows(server, definition):
                 reflector.wake()
+
+    def _lacks(self, resource: Resource) -> bool:
+        """Whether the nodes' server is seen to have no definition of that kind."""
+        return any(each.lacks(resource.definition) for each in self._of(Destination.DEFINITIONS).values())
 
     def _action_changed(self, _kind: ReadKind, key: str, found: JsonObject | None) -> None:
         if found is None:

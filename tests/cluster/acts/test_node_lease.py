@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from temporalio.exceptions import ApplicationError
 
 from policy.episode.gate import Operation
 from simulator.client import ApiError
@@ -25,6 +26,23 @@ async def test_the_first_lease_brings_its_namespace(world: World) -> None:
     assert lease["spec"]["renewTime"] == "2026-11-21T12:00:00.000000Z"
     assert "ownerReferences" not in lease["metadata"]
     assert lease["metadata"]["annotations"] == {"nodewarden.io/incident": INCIDENT}
+
+
+async def test_a_lease_that_a_look_has_just_taken_is_not_written_anew(world: World) -> None:
+    """S20: what outlasts the step is a minute, of which ten seconds may be over; and not for longer, nor for another incident."""
+    target = await world.pinned()
+    await world.take_lease(target, seconds=120)
+    for later, incident, seconds, written in (
+        (10, INCIDENT, 120, False),
+        (11, INCIDENT, 120, True),
+        (12, INCIDENT, 130, True),
+        (13, "incident-2", 130, True),
+    ):
+        world.now, before = NOW + timedelta(seconds=later), await world.node_lease()
+        assert await world.take_lease(replace(target, incident=incident), seconds=seconds) is None
+        assert (await world.node_lease() != before) is written, (later, incident, seconds)
+    with pytest.raises(ApplicationError, match="not begun"):
+        await world.take_lease(replace(target, incident="incident-2"), seconds=130, not_after=NOW)
 
 
 async def test_a_live_lease_of_others_is_theirs(world: World) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from activities.contracts.target import LookVerdict
+from activities.contracts.target import LookVerdict, OffNote, Publication
 from activities.errors import ErrorType, failure
 from policy.episode.gate import Operation
 from policy.objects.marks import Added
@@ -148,6 +148,21 @@ class TestUntainting:
         assert result.look is not None
         assert (result.changed, result.look.verdict) == (True, LookVerdict.GO)
         assert (await off.node_lease())["spec"]["holderIdentity"] == f"nodewarden/{HOLDER}"
+
+    async def test_each_way_takes_one_reading_of_the_node_and_one_write(self, off: World) -> None:
+        """The look after it, before power-on, is one more (S20). That the node is proven off no longer is noted with the taint's
+        end."""
+        await off.mark_as_ours(cordoned=True)
+        await off.put_mark(replace(our_mark(cordoned=True), off_proven="2026-11-21T12:00:00Z"))
+        off.server.requests.reset()
+        await off.freeing.taint_out_of_service(await off.free())
+        assert (off.server.requests.total("get", "nodes", "nodewarden/"), off.writes) == (1, 1)
+        off.server.requests.reset()
+        news = Publication(off=OffNote(off_proven=None, not_after=off.now + timedelta(seconds=20)))
+        look = await off.look(operation=Operation.GIVE_BACK, publication=news)
+        await off.freeing.untaint_out_of_service(await off.untaint(look=look))
+        assert (off.server.requests.total("get", "nodes", "nodewarden/"), off.writes) == (2, 1)
+        assert await off.mark() == our_mark(cordoned=True)
 
     @pytest.mark.parametrize("change", [{"value": "maintenance"}, {"effect": "NoSchedule"}])
     async def test_a_taint_of_that_key_with_another_value_or_effect_is_not_ours(self, off: World, change: dict[str, str]) -> None:

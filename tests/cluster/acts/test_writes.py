@@ -114,8 +114,6 @@ class Write:
     """It needs our mark on the pinned Node."""
     by_moment: bool = True
     """It is told until when it may be begun."""
-    renews: bool = False
-    """Asked again it writes again."""
 
     def __str__(self) -> str:
         return self.act.__name__.strip("_").replace("_", " ")
@@ -142,7 +140,7 @@ class Write:
 BEGINS = [Write(act=act) for act in (_marks, _cordons, _taints, _cuts, _taints_out_of_service)]
 RESTORES = [Write(act=act, restores=True) for act in (_notes_off, _gives_back, _uncordons, _untaints)]
 REMEMBERS = Write(act=_remembers, restores=True, held=False, by_moment=False)
-TAKES = Write(act=_takes_the_lease, path=LEASE, method="PUT", held=False, renews=True)
+TAKES = Write(act=_takes_the_lease, path=LEASE, method="PUT", held=False)
 RELEASES = Write(act=_releases_the_lease, path=LEASE, method="DELETE", held=False, by_moment=False)
 ANSWERS = Write(act=_answers, path=f"{fencing_requests.REMEDIATIONS}/{NODE}", held=False, by_moment=False, restores=True)
 ON_THE_NODE = [*BEGINS, *RESTORES, REMEMBERS]
@@ -189,7 +187,7 @@ async def test_what_others_write_between_our_read_and_our_write_is_read_again_an
     assert done is None or (await begun.others.get(write.path))["metadata"]["labels"]["others"] == "1"
     writes = begun.writes
     await write.is_asked(begun, target)
-    assert (begun.writes == writes) is not write.renews
+    assert begun.writes == writes
 
 
 @each(*ALL)
@@ -221,7 +219,7 @@ async def test_a_refusal_is_said_and_a_lost_answer_is_ambiguous_and_found_again_
     assert writes == 1
     again = await write.is_asked(begun, target)
     assert "another owner" not in getattr(again, "detail", "")
-    assert write.renews or (begun.writes, await write.written(begun)) == (writes, done)
+    assert (begun.writes, await write.written(begun)) == (writes, done)
 
 
 # The pinned node ----------------------------------------------------------------------------------------------------------
