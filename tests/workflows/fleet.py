@@ -94,6 +94,11 @@ class Body:
         return f"{self.name}/{self.born}"
 
     @property
+    def boot_id(self) -> str:
+        """Of its kernel."""
+        return f"boot-{self.was or self.name}-{self.machine}-{self.boots}"
+
+    @property
     def well(self) -> bool:
         """Whether its kubelet says so."""
         return self.present and self.ready == "True"
@@ -109,7 +114,7 @@ class Body:
             annotations=annotations,
             conditions=(Condition(type="Ready", status=self.ready, since=self.since),),
             provider_id=f"sim:///{self.was or self.name}/{self.machine}",
-            boot_id=f"boot-{self.was or self.name}-{self.machine}-{self.boots}",
+            boot_id=self.boot_id,
             system_uuid=f"system-{self.was or self.name}-{self.machine}",
             unschedulable=bool(self.mark),
         )

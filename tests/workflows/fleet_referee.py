@@ -107,9 +107,9 @@ class FleetReferee:
 
     # What is so -------------------------------------------------------------------------------------------------------
 
-    def mode(self, body: Body, check: Written | None) -> str:
-        """How far programs may go: the most cautious of three (S52)."""
-        found = [self.ruled(body)]
+    def mode(self, body: Body, check: Written | None, ruled: str = "") -> str:
+        """How far programs may go: the most cautious of three (S52). ruled: what people have set, where it is known already."""
+        found = [ruled or self.ruled(body)]
         found += [check.annotations[MODE]] if check is not None and MODE in check.annotations else []
         found += [body.labels[MODE]] if MODE in body.labels else []
         return ORDER[min(ORDER.index(each) if each in ORDER else 0 for each in found)]
@@ -155,18 +155,29 @@ class FleetReferee:
             if any(each.done and each.node in members and each.node != name for each in fleet.open.values()):
                 yield ("another member", name)
         for name, body in fleet.nodes.items():
-            values = {"gone": not body.present, "well": body.well, "excluded": body.labels.get(EXCLUDED) == "true"} | {
-                "held": body.annotations.get(HELD, "false") != "false",
-                "off": body.labels.get(OFF, "on") != "on",
-            }
-            yield from ((key, name) for key, value in values.items() if value)
-            yield from [("ruled out", name)] if self.ruled(body) == "observe" else []
+            if not body.present:
+                yield ("gone", name)
+            if body.well:
+                yield ("well", name)
+            if body.labels.get(EXCLUDED) == "true":
+                yield ("excluded", name)
+            if body.annotations.get(HELD, "false") != "false":
+                yield ("held", name)
+            if body.labels.get(OFF, "on") != "on":
+                yield ("off", name)
+            ruled = self.ruled(body)
+            if ruled == "observe":
+                yield ("ruled out", name)
             for check in checks:
-                mode = self.mode(body, check)
-                yield from [("uncovered", name, check.name)] if not check.covers(body) else []
-                yield from [("observed", name, check.name)] if mode == "observe" else []
-                yield from [("below drain", name, check.name)] if ORDER.index(mode) < 2 else []
-                yield from [("below repair", name, check.name)] if mode != "repair" else []
+                if not check.covers(body):
+                    yield ("uncovered", name, check.name)
+                mode = self.mode(body, check, ruled)
+                if mode != "repair":
+                    yield ("below repair", name, check.name)
+                    if mode != "drain":
+                        yield ("below drain", name, check.name)
+                    if mode == "observe":
+                        yield ("observed", name, check.name)
 
     def paused(self) -> bool:
         """Whether a person has paused, and it has not ended."""
@@ -182,7 +193,7 @@ class FleetReferee:
         self.since = {fact: self.since.get(fact, now) for fact in self.facts()}
         for name, body in self.fleet.nodes.items():
             covered = any(each.covers(body) for each in self.fleet.checks.values())
-            state = State(body.present, body.well, body.uid, body.view().boot_id, covered)
+            state = State(body.present, body.well, body.uid, body.boot_id, covered)
             past = self.past.setdefault(name, [])
             if not past or past[-1][1] != state:
                 past.append((now, state))

@@ -155,6 +155,10 @@ class PlayedNode(Body):
     def uid(self) -> str:
         return self.adversary.machine.uid
 
+    @property
+    def boot_id(self) -> str:
+        return self.adversary.machine.boot_id
+
     def view(self) -> NodeView:
         machine = self.adversary.machine
         annotations = self.annotations | ({MARK_ANNOTATION: machine.mark.to_json()} if machine.mark is not None else {})
@@ -165,7 +169,7 @@ class PlayedNode(Body):
             annotations=annotations,
             conditions=(Condition(type="Ready", status=self.ready, since=self.since),),
             provider_id=machine.provider_id,
-            boot_id=machine.boot_id,
+            boot_id=self.boot_id,
             system_uuid=machine.system_uuid,
             unschedulable=machine.unschedulable,
         )
