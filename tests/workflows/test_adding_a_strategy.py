@@ -80,7 +80,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(tree: Path, *command: str) -> None:
-    done = subprocess.run(command, cwd=tree, capture_output=True, text=True, timeout=100, check=False, env=os.environ | FEW)
+    done = subprocess.run(command, cwd=tree, capture_output=True, text=True, timeout=250, check=False, env=os.environ | FEW)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
 
 
@@ -94,7 +94,7 @@ def test_the_page_shows_each_place_in_a_block() -> None:
     assert len({block.file for block in BLOCKS}) == len(BLOCKS)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(270)
 def test_a_ladder_with_the_strategy_of_the_page_is_played(copy: Path) -> None:
     """Its own tests, those of the tables that it must be in, and a few episodes against the adversary."""
     run(copy, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *RUN)
