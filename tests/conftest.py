@@ -59,7 +59,7 @@ CALM = (
 """Whole systems one at a time that mostly wait: for time-outs, for workers that come back, for a cluster that is away, for others
 to remediate. The longest come first, so that the run ends with no process alone."""
 
-APART = ("tests/workflows/test_fencing_properties.py", "tests/workflows/test_guards.py", "tests/workflows/test_fleet_properties.py")
+APART = tuple(f"tests/workflows/test_{name}.py" for name in ("fencing_properties", "guards", "fleet_properties"))
 """Long files of tests that share nothing: each test goes by itself, so that the run ends with no process alone."""
 
 TOGETHER = ("tests/simulator/cluster/", "tests/web/", "tests/power/ec2/")
@@ -167,8 +167,8 @@ def pytest_collection() -> Generator[None, object, object]:
 
 def pytest_collection_finish() -> None:
     """Thousands of tests and all modules stay until the end: looking through them again and again for garbage takes 5% of the
-    time, and stands in the way of tests that measure moments. Nor is it looked through now: little of it is garbage. What tests make
-    is looked through a hundredth as often as usual, which takes a twelfth of their time; of a test's cycles little stays."""
+    time, and stands in the way of tests that measure moments. Nor is it looked through now: little of it is garbage. What tests
+    make is looked through a hundredth as often as usual, which had taken a twelfth of their time."""
     gc.freeze()
     gc.set_threshold(100_000, 20, 100)
 
