@@ -73,8 +73,9 @@ from policy.values.errors import PolicyError
 from policy.values.times import written
 from starter import wording
 from starter.client import Nodewarden
+from starter.deploy.features import SHIPPED
 from starter.deploy.manifests import crds
-from starter.deploy.rights import RIGHTS, SHIPPED, Right
+from starter.deploy.rights import RIGHTS, Right
 from starter.errors import MissingError, RequestError
 from starter.output.evaluation import described
 from starter.plans.cluster_objects import read_live

@@ -50,7 +50,8 @@ from policy.values.errors import PolicyError
 from starter.client import Nodewarden
 from starter.deploy.admission import ANNOTATIONS, admission
 from starter.deploy.admission import OURS as OURS_OF_NODES
-from starter.deploy.rights import ALL, NAMESPACE, ON_DEMAND, Feature, Process, rbac
+from starter.deploy.features import ALL, ON_DEMAND, Feature, Process
+from starter.deploy.rights import NAMESPACE, rbac
 from starter.doctor import OURS, definition_name, served
 from starter.errors import RequestError
 from starter.handles.calls import ANSWER_WITHIN, answered

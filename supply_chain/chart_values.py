@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from policy.episode.events import When
 from policy.episode.messages import Outcome
-from starter.deploy.rights import SHIPPED, Feature
+from starter.deploy.features import SHIPPED, Feature
 from workers.configuration.settings import Settings
 
 _NAME = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"

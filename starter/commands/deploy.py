@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from starter.commands.session import working
-from starter.deploy.rights import ALL, MEANINGS, ON_DEMAND, Process, features_of, processes_of
+from starter.deploy.features import ALL, MEANINGS, ON_DEMAND, Process, features_of, processes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

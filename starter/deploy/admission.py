@@ -35,8 +35,9 @@ from policy.preservation.machine_snapshot import (
 from policy.preservation.requests import ISOLATE_ANNOTATION, PRESERVE_FOR_ANNOTATION
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION
 from policy.values.errors import PolicyError
+from starter.deploy.features import Process
 from starter.deploy.manifests import WHY
-from starter.deploy.rights import NAMESPACE, Process
+from starter.deploy.rights import NAMESPACE
 
 # What RBAC cannot say, said to the API server in CEL: the shape that all our admission policies have.
 

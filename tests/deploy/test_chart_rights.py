@@ -13,9 +13,10 @@ import pytest
 import yaml
 
 from starter.deploy.admission import admission
+from starter.deploy.features import Feature, Process
 from starter.deploy.manifests import to_yaml
 from starter.deploy.network import network
-from starter.deploy.rights import Feature, Process, rbac
+from starter.deploy.rights import rbac
 from tests.deploy.helm import bare, of_kind, rendered
 from tests.documents import ROOT, documents, every
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from starter.deploy.rights import Process
+from starter.deploy.features import Process
 from tests.deploy.helm import of_kind, rendered
 from workers.configuration.setting_types import is_loopback
 from workers.configuration.settings import Settings

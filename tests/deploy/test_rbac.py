@@ -75,8 +75,9 @@ from policy.values.object_refs import ObjectRef
 from simulator.api import errors
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient, ApiError
+from starter.deploy.features import SHIPPED, Feature, Process, features_of, processes_of
 from starter.deploy.manifests import to_yaml
-from starter.deploy.rights import SHIPPED, Feature, Process, features_of, leases, processes_of, rbac
+from starter.deploy.rights import leases, rbac
 from tests.cel import CelPython
 from tests.cluster import test_preserving as kept
 from tests.cluster.builders import CHECKS, NODES, check, definition, node, of_kind, templates, until

@@ -33,8 +33,8 @@ from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient, ApiError
 from simulator.resources import NODES
 from starter.deploy.admission import admission, kept_nodes
+from starter.deploy.features import Process
 from starter.deploy.manifests import to_yaml
-from starter.deploy.rights import Process
 from tests.cel import CelPython
 from tests.documents import ROOT, documents, every, path_of
 from tests.system.real_api import RealApiServer, assets, simulated_only

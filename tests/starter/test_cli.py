@@ -47,9 +47,10 @@ async def test_rights_are_printed_for_kubectl_and_a_feature_that_there_is_not_is
     assert "--features: dance: expected all or some of" in refused.stderr
 
 
-def test_help_loads_neither_temporal_nor_pydantic() -> None:
-    """It must answer at once, and so must completion."""
-    script = "import sys, starter.cli; print(sorted({'temporalio', 'pydantic', 'aiohttp', 'kubernetes'} & set(sys.modules)))"
+def test_help_loads_neither_temporal_nor_pydantic_nor_what_reads_a_cluster() -> None:
+    """It must answer at once, and so must completion; and each command loads as much."""
+    heavy = {"temporalio", "pydantic", "aiohttp", "kubernetes", "msgspec", "activities.cluster.objects"}
+    script = f"import sys, starter.cli; print(sorted({heavy} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
