@@ -202,6 +202,10 @@ class Played:
     say: Callable[[Fault, float], None] = lambda _fault, _delay: None
     grant: Callable[[], None] = lambda: None
     now: datetime = START
+    away: list[tuple[datetime, datetime]] = field(default_factory=list)
+    """From when until when no worker was there, or no Temporal."""
+    clock_of_api: timedelta = timedelta(0)
+    """How far the API server's clock is ahead."""
     _served: int = 0
     _fault: Fault = Fault.NOTHING
     _delay: float = 0.0
@@ -266,6 +270,16 @@ class Played:
         if not plan.power_on or plan.terminate_instance or plan.delete_node or referee.all_freed_by != incident:
             return False
         return not (self.machine.pods or self.machine.runs or self.machine.cut_pods) and referee.off_by == incident
+
+    def without_us(self, since: datetime) -> timedelta:
+        """How long since then no worker was there."""
+        return sum((until - max(begins, since) for begins, until in self.away if until > since), timedelta(0))
+
+    @property
+    def may_act(self) -> bool:
+        """Whether anything is to be done just now, for all that people, the mode and the scanner say."""
+        free = self.referee.permit and self.permit_lost is None and self.unlicensed is None and self.lowered is None
+        return free and not self.referee.held_now
 
     @property
     def broken(self) -> list[str]:
@@ -552,6 +566,9 @@ class PlayedActs(Played, NodeActs, DeviceActs, MachineActs):
             seen=seen,
             streams=True,
         )
+
+    def by_its_clock(self, moment: datetime) -> datetime:
+        return moment + self.clock_of_api
 
     def find_volumes(self, request: contract.FailedVolumesRequest) -> contract.FailedVolumes:
         if self.machine.volumes.get("vol-a") is not VolumeState.ATTACHED:
@@ -1040,6 +1057,8 @@ class Adversary(PlayedActs):
                 self.meddled = True
             case Fault.DUMP:
                 machine.crash(now)
+            case Fault.CLOCK_BEHIND | Fault.CLOCK_AHEAD:
+                self.clock_of_api = timedelta(minutes=10) * (1 if fault is Fault.CLOCK_AHEAD else -1)
             case Fault.HEAL:
                 self.heal()
 
@@ -1143,7 +1162,7 @@ class Adversary(PlayedActs):
     def hears_release(self, release: Release) -> None:
         """The scanner's end of it. Nobody is asked for help with what passes by itself."""
         self.referee.permit = False
-        since = self.now - self.forbidding[0]
+        since = self.now - self.forbidding[0] - self.without_us(self.forbidding[0])
         lost = self.now - self.permit_lost if self.permit_lost is not None else timedelta(0)
         if release.parked and lost > timedelta(minutes=20) and "not licensed" in release.problem and self.unlicensed is None:
             self.referee.fault("S14", f"a person is asked, and the scanner, which knows of no permit, is not: {release.problem}")

@@ -78,6 +78,9 @@ class Fault(StrEnum):
     FORGOTTEN = "permit forgotten"  # a scanner that was started anew knows nothing of it
     FORBIDDEN = "forbidden"  # it refuses everything with 403 for so many seconds
     HEAL = "heal"
+    AWAY = "away"  # all workers, or Temporal: for so many seconds nothing is carried out
+    CLOCK_BEHIND = "clock behind"  # the API server's, by ten minutes
+    CLOCK_AHEAD = "clock ahead"
     # Said, or done to the episode itself
     ABORT = "abort"
     ABORT_ON = "abort and power on"
@@ -94,9 +97,11 @@ class Fault(StrEnum):
 
 SPOKEN = frozenset(
     {Fault.ABORT, Fault.ABORT_ON, Fault.HOLD, Fault.CANCEL, Fault.TERMINATE, Fault.ROLL, Fault.RESET, Fault.SAID_TWICE}
-) | {Fault.HEARSAY, Fault.BUILD}
+) | {Fault.HEARSAY, Fault.BUILD, Fault.AWAY}
 LASTING = frozenset({Fault.BUSY, Fault.FORBIDDEN, Fault.UNANSWERED})
 """What begins at once and lasts that long."""
+FOUND_LATER = frozenset({Fault.AWAY, Fault.CLOCK_BEHIND, Fault.CLOCK_AHEAD})
+"""Drawn for ladders alone (`Scenario.climbing`), so that all earlier seeds stay the same plays."""
 SELF = frozenset({Fault.REFUSED, Fault.UNREACHABLE, Fault.LOST_BEFORE, Fault.LOST_AFTER, Fault.LATE, Fault.SLOW}) | {
     Fault.OWN_NODE,
     Fault.UNSURE,
@@ -125,7 +130,7 @@ def _theme(faults: str) -> tuple[Fault, ...]:
 
 
 THEMES = (
-    tuple(Fault),
+    tuple(fault for fault in Fault if fault not in FOUND_LATER),
     _theme("stuck, one stuck, silent, slow, late, unsure, locked, unreachable, heal"),
     _theme("others on, others off, reboot, flap, stubborn, path opened, attached again"),
     _theme("node gone, node anew, node replaced, unmarked, need gone, need back, flap"),

@@ -258,7 +258,7 @@ class FleetReferee:
                     self.fault("S15", f"{needs} of {node}, a member of the control plane: {fact} for {looked - self.since[fact]}")
         if check is not None:
             mode = {"cordon": "observed", "drain": "below drain"}.get(needs, "below repair")
-            facts += [("well", node), (mode, node, check.name)]
+            facts += [("well", node), ("uncovered", node, check.name), (mode, node, check.name)]
         for fact in facts:
             if self.held_for(fact, looked, now):
                 self.fault(RULES.get(fact[0], "S52" if "below" in fact[0] else "S20"), f"{needs} of {node}: {fact}")

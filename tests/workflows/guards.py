@@ -45,6 +45,11 @@ def episode(seed: int) -> list[str]:
     return Play(Scenario.of(seed), rolls=seed % 2 == 0).run()
 
 
+def ladder(seed: int) -> list[str]:
+    """One whose steps have to wait, in a world that works else: also for workers, or for Temporal, that are away."""
+    return Play(Scenario.climbing(seed), rolls=seed % 2 == 0).run()
+
+
 def preservation(seed: int) -> list[str]:
     """As `test_preservation_properties.py` plays it."""
     return KeptPlay(seed).run()
@@ -262,6 +267,34 @@ GUARDS: dict[Callable[[int], list[str]], tuple[Guard, ...]] = {
               "        commands.take_override(self.episode, command.sealed)"),
         Guard("it ends with the boot that it was given for (by workers)", "S17, S42", 630, LICENCES,
               'if target.override is not None and not doubt else ""', 'if target.override is not None else ""'),
+    ),
+    ladder: (
+        Guard("a step has its time although no worker was there meanwhile", "S20, S37", 40, EPISODE,
+              "        self.lose_time(now - since)\n", "        pass\n"),
+        Guard("also where that was while a device was asked, or something in flight was waited out", "S20, S37", 187, EPISODE,
+              "if workflow.now() > ends + LATE and workflow.patched(STOOD_STILL_TOO):", "if False:"),
+        Guard("what a step waits for before it asks others to act is not its time", "S20", 405, LADDER_STEP,
+              "if waited > AT_ONCE and step.asked is None and workflow.patched(WAITS_TAKE_NO_TIME):", "if False:"),
+        Guard("what a fencing waits for before it may act is not the time of its step: a hold", "S20", 23, PREFLIGHT,
+              "            self._take_no_time()\n            if self._idle():\n", "            if self._idle():\n"),
+        Guard("nor is a hold after off", "S20", 59, EPISODE,
+              "if since is not None and workflow.now() > since + LATE and workflow.patched(HOLD_TAKES_NO_TIME):", "if False:"),
+        Guard("what a fencing waits for before it may act is not the time of its step: a licence", "S20", 3, PREFLIGHT,
+              "                    if workflow.patched(WAITS_TAKE_NO_TIME):\n                        self._take_no_time()\n", ""),
+        Guard("what a fencing waits for before it may act is not the time of its step: a mode", "S20, S52", 35, PREFLIGHT,
+              "            if takes_none:\n                self._take_no_time()\n", ""),
+        Guard("a clock of the API server that is behind ends no step", "S20", 175, STEPS,
+              "return true if true != made and workflow.patched(BY_ANOTHER_CLOCK) else made", "return made"),
+        Guard("a mode or a queue in which another history was left is not the look's time", "S20", 128, PREFLIGHT,
+              "if each in look.within and workflow.patched(ALSO_OF_FORMER):", "if False:"),
+        Guard("nor is a hold", "S20", 38, PREFLIGHT,
+              "if (held := under.waited.get(HOLD)) and workflow.patched(ALSO_A_HOLD):", "if (held := timedelta(0)):"),
+        Guard("a ladder that lacks its licence asks a person, and goes on with no other step", "S20", 44, STORY,
+              "if missing and workflow.patched(ASKS_FOR_LICENCE):", "if False:"),
+        Guard("a ladder that is held before it began keeps no permit", "S14", 15, STORY,
+              "idle=lambda: not progress.tried and workflow.patched(HELD_WITHOUT_A_PERMIT),", "idle=lambda: False,"),
+        Guard("what Temporal has repeated in vain is repeated once more after time without a worker", "S37", 357, EPISODE,
+              "if not self._has_stood_still(since=ends) or not options.is_repeated(config):", "if True:"),
     ),
     preservation: (
         Guard("a release that comes while a look is taken is heard", "S20", 471, PREFLIGHT,

@@ -541,6 +541,10 @@ class MachineActs(Acts):
     def others_act(self, made: RemediationObject | None) -> None:
         """A controller sees an object, or with None the annotation on the Machine."""
 
+    def by_its_clock(self, moment: datetime) -> datetime:
+        """What the API server calls that moment."""
+        return moment
+
     # The Machine ----------------------------------------------------------------------------------------------------
 
     async def follow_machine(self, request: contract.FollowRequest) -> contract.FollowedMachine:
@@ -712,7 +716,7 @@ class MachineActs(Acts):
             ref=ObjectRef(api_version=template.api_version, kind=kind, name=self.machine.name, namespace=template.namespace),
             uid=f"uid-{kind}",
             incident=made.by,
-            created=made.created,
+            created=self.by_its_clock(made.created),
             timed_out=made.timed_out,
             processing=made.processing,
             succeeded=made.succeeded,

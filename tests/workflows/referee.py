@@ -238,6 +238,18 @@ class Referee:
         if words and words[-1][2] == "hold":
             self.fault("S20", f"{name} while held")
 
+    @property
+    def held_now(self) -> bool:
+        """Whether the last word that was taken is a hold."""
+        return self.held_since is not None
+
+    @property
+    def held_since(self) -> datetime | None:
+        """When that was; None: the last word is another one."""
+        words = [(each.word.taken, number, each.what) for number, each in enumerate(self.said) if each.word.taken is not None]
+        at, _, what = max(words, default=(None, 0, ""))
+        return at if what == "hold" else None
+
     def is_held(self, moment: datetime) -> bool:
         """Whether a person held it at that moment, or has since."""
         words = sorted((each.word.taken, each.what) for each in self.said if each.word.taken is not None)

@@ -32,16 +32,18 @@ from policy.remediation.ladder import EscalationStep
 from policy.remediation.strategy_rules import Strategy
 from policy.values.object_refs import ObjectRef
 from tests.workflows.adversary import OTHERS_HEARD, THEIRS, Adversary, look_of
-from tests.workflows.attempts import START
+from tests.workflows.attempts import START, Attempt, Lost
 from tests.workflows.clockwork import Clockwork, Perils
-from tests.workflows.contract import Call
+from tests.workflows.contract import Call, LookVerdict, act_of
 from tests.workflows.executions import Execution, Word
-from tests.workflows.faults import FAULT_PRONE, FAULTS_AT, KNOWN, OFTEN, SELF, THEMES, Fault, Known, PlacedFault
-from tests.workflows.machine import NODE, OURS, Machine, MachineObject
-from tests.workflows.plans import MINUTE, acts_of, draw_ladder, draw_plan, switches
+from tests.workflows.faults import FAULT_PRONE, FAULTS_AT, FOUND_LATER, KNOWN, OFTEN, SELF, THEMES, Fault, Known, PlacedFault
+from tests.workflows.ladder_referee import LadderReferee
+from tests.workflows.machine import NODE, OURS, Machine, MachineObject, RemediationObject
+from tests.workflows.plans import ASKS, MINUTE, acts_of, draw_ladder, draw_plan, step, switches
 from tests.workflows.plays import least
 from tests.workflows.referee import EXPOSED, Said
 from workflows.definitions.episodes import Fencing, Remediation
+from workflows.kit.interrupts import Unlicensed
 from workflows.kit.messages import AbortRequest, AcknowledgeRequest, PersonRequest, ResumeRequest
 
 # Episodes as a seed has them: what is planned, who wants it, what goes wrong, what people say when they are asked.
@@ -71,6 +73,24 @@ SKEWS = ((0.0,),) * 4 + ((9.0,), (-2.0, 2.0), (0.0, 120.0), (600.0, 0.0, -600.0)
 """How far the clocks of the workers are off."""
 
 
+CLIMBED = ("mark", "remember", "mark_unschedulable", "last_look", "power_off", "read_power", "power_on", "follow_machine")
+"""Acts that a ladder may come to, beside those by which others are asked."""
+HINDRANCES = (
+    *(((Fault.HOLD, seconds),) for seconds in (0.0, 0.01, 5.0)),
+    ((Fault.LOWERED, 0.0),),
+    ((Fault.UNLICENSED_LONG, 0.0), (Fault.LICENSED_AGAIN, 1500.0)),
+    ((Fault.UNLICENSED_LONG, 0.0), (Fault.LICENSED_AGAIN, 3000.0)),
+    ((Fault.FORGOTTEN, 0.0), (Fault.BREAKER, 0.0), (Fault.HEAL, 1500.0)),
+    *(((Fault.AWAY, seconds),) for seconds in (90.0, 600.0, 3600.0, 3600.0)),
+    ((Fault.FORBIDDEN, 30.0), (Fault.AWAY, 600.0)),
+    ((Fault.FORBIDDEN, 630.0), (Fault.AWAY, 600.0)),
+    ((Fault.AWAY, 600.0), (Fault.LOST_AFTER, 0.0)),
+    ((Fault.CLOCK_BEHIND, 0.0),),
+    ((Fault.CLOCK_AHEAD, 0.0),),
+    ((Fault.OWN_NODE, 0.0),),
+    ((Fault.HOLD, 0.0), (Fault.CLOCK_BEHIND, 0.0)),
+)
+"""What a step has to wait for."""
 PEACE = (Fault.NOTHING, 0.0)
 QUIET: dict[str, Any] = {
     "perils": Perils(),
@@ -114,6 +134,10 @@ class Scenario:
     skews: tuple[float, ...] = (0.0,)
     nodeless: bool = False
     """Its Machine has got no Node, as yet."""
+    earlier: timedelta | None = None
+    """Until when the deletion of an earlier object of other controllers takes, which is under way."""
+    judges_steps: bool = False
+    """Whether nothing goes wrong that a step could be left for but what it has to wait for."""
     overrides: str = ""
     """The first episode is a person's, who overrides an open circuit breaker: "attested" by Kubernetes, or "forged"."""
 
@@ -152,6 +176,35 @@ class Scenario:
         one; and so on until each known fault has had its turn, and again."""
         random, (rounds, turn) = Random(seed), divmod(seed, 3)
         return cls._with(KNOWN[(2 * rounds + turn) % len(KNOWN)], seed, random) if turn < 2 else cls._wild(seed, random)
+
+    @classmethod
+    def climbing(cls, seed: int) -> Scenario:
+        """A ladder in a world that works, but for what its steps have to wait for. The same for the same seed."""
+        random = Random(f"a ladder of {seed}")
+        plan = draw_plan(random)
+        while not plan.levels or not plan.power_on or plan.terminate_instance or plan.delete_node:
+            plan = draw_plan(random)
+        plan, ladder = replace(plan, wait_before_power=timedelta(0), wait_before_isolation=timedelta(0)), draw_climb(random)
+        acts = [each for each in (*CLIMBED, *acts_of(plan, ladder)) if each in CLIMBED or each in ASKS.values()]
+        placed = tuple(
+            PlacedFault(method=method, number=random.randint(1, 4) if method in OFTEN else 1, faults=random.choice(HINDRANCES))
+            for method in random.choices(acts, k=random.choice((1, 1, 2)))
+        )
+        return arranged(
+            plan,
+            *placed,
+            seed=seed,
+            need=NEEDS[0],
+            kinds=(Kind.REMEDIATION,),
+            ladder=ladder,
+            reactions=("later",) * 4,
+            earlier=random.choice((None, None, timedelta(minutes=70))),
+            permitted=random.random() < 0.8,
+            boot_seconds=random.choice((40.0, 700.0)),
+            owner_acts_after=random.choice((MINUTE, 7 * MINUTE, None)),
+            operator_acts_after=random.choice((MINUTE, 7 * MINUTE, None)),
+            judges_steps=True,
+        )
 
     @classmethod
     def _with(cls, known: Known, seed: int, random: Random) -> Scenario:
@@ -225,9 +278,17 @@ def draw_script(random: Random) -> tuple[tuple[Fault, float], ...]:
     return tuple(script)
 
 
+def draw_climb(random: Random) -> tuple[EscalationStep, ...]:
+    """Some steps, each with an end to its time, and then the deletion of the machine."""
+    milder = [each for each in Strategy if each is not Strategy.DELETE_MACHINE]
+    chosen = random.sample(milder, k=random.choice((1, 1, 2)))
+    steps = tuple(step(each, random.choice((2, 5, 15)) * MINUTE) for each in chosen)
+    return (*steps, step(Strategy.DELETE_MACHINE, 30 * MINUTE))
+
+
 def draw_placed_fault(random: Random, plan: FencingPlan, ladder: tuple[EscalationStep, ...] = ()) -> PlacedFault:
     """Where it hurts this plan: a known fault, or any one fault at an act that matters."""
-    kinds = [fault for fault in Fault if fault not in {Fault.NOTHING, Fault.HEAL, Fault.NO_VETO, Fault.NEED_BACK}]
+    kinds = [fault for fault in Fault if fault not in FOUND_LATER | {Fault.NOTHING, Fault.HEAL, Fault.NO_VETO, Fault.NEED_BACK}]
     if random.random() < 0.7:
         method = random.choice([act for act in acts_of(plan, ladder) if act in FAULTS_AT])
         faults = random.choice(FAULTS_AT[method])
@@ -294,13 +355,19 @@ class Play:
         self._seen: SeenNode | None = None
         self.clockwork = Clockwork(
             (Fencing, Remediation),
-            self.adversary.perform,
+            self._perform,
             Random(drawn.seed),
             perils=drawn.perils,
             unheard=self._unheard,
             decided=self._decided,
         )
         self.clockwork.rolls = rolls
+        self.ladder = LadderReferee(drawn.ladder, drawn.plan)
+        self.adversary.machine_object.objects |= {
+            each.template.kind.removesuffix("Template"): RemediationObject(created=START, goes_at=START + drawn.earlier)
+            for each in drawn.ladder
+            if each.template is not None and drawn.earlier is not None
+        }
 
     def run(self) -> list[str]:
         """Which rules it broke, each with all that is needed to see why."""
@@ -317,6 +384,7 @@ class Play:
                 elif not self._thinking and (execution.waits or self._answered < self.adversary.asked_for_a_person):
                     self._react(execution)
                 clockwork.turn()
+                self.ladder.note(clockwork.now, free=self.adversary.may_act)
             self._judge_the_end(clockwork.executions[EPISODE])
         if any(word.taken and stale for word, stale in self._late):
             self.problems.append("S48: a word is taken for an answer to another question than the person has seen")
@@ -381,7 +449,11 @@ class Play:
     def _unheard(self, workflow_id: str, signal: str, argument: Any) -> bool:
         if signal == "release":
             self.adversary.now = self.clockwork.now
-            self.adversary.hears_release(RELEASE.validate_python(argument))
+            self.adversary.hears_release(release := RELEASE.validate_python(argument))
+            if release.parked and self.drawn.judges_steps and "not licensed" in release.problem:
+                since = self.adversary.unlicensed or self.clockwork.now
+                if (lacked := self.clockwork.now - since - self.adversary.without_us(since)) < Unlicensed.patience - MINUTE:
+                    self.problems.append(f"S35: a person is asked for a licence that has been missing for {lacked}")
         return self.clockwork.chance(0.5)
 
     def _scan(self) -> None:
@@ -398,7 +470,29 @@ class Play:
             status = execution.query("status")
             if status.permit and status.doing.startswith(MAY_NOT_ACT) and adversary.unlicensed is None:
                 self.problems.append(f"S14: it keeps its permit, and its mode allows no act: {status.doing}")
+        self._judge_hold(execution)
         self.clockwork.after(SCANNED, self._scan)
+
+    def _judge_hold(self, execution: Execution | None) -> None:
+        """S14: what is held before anything was done keeps no permit from others."""
+        adversary, now = self.adversary, self.clockwork.now
+        since = adversary.referee.held_since
+        if execution is None or not execution.begun or execution.hears or since is None or now - since < OTHERS_HEARD:
+            return
+        status = execution.query("status")
+        if status.permit and status.doing.startswith("held by") and not adversary.done_by - {""}:
+            self.problems.append(f"S14: it keeps its permit while it is held, and nothing is done yet: {status.doing}")
+
+    def _perform(self, attempt: Attempt) -> Any:
+        try:
+            answer = self.adversary.perform(attempt)
+        except Lost:
+            self.ladder.tries(act_of(attempt.call), self.clockwork.now)
+            raise
+        looked = getattr(answer, "look", None)
+        if looked is None or looked.verdict is LookVerdict.GO:
+            self.ladder.tries(act_of(attempt.call), self.clockwork.now)
+        return answer
 
     def _decided(self, call: Call, request: Any) -> None:
         if getattr(look_of(request), "need_matters", False):
@@ -407,6 +501,16 @@ class Play:
     # People ---------------------------------------------------------------------------------------------------------
 
     def _say(self, fault: Fault, delay: float) -> None:
+        def stand_still() -> None:
+            clockwork = self.clockwork
+            began, clockwork.now = clockwork.now, clockwork.now + timedelta(seconds=delay)
+            self.adversary.away.append((began, clockwork.now))
+            self.ladder.away.append((began, clockwork.now))
+
+        if fault is Fault.AWAY:
+            self.clockwork.after(self.clockwork.moments(0, 30), stand_still)
+            return
+
         def speak() -> None:
             if (execution := self.clockwork.open(EPISODE)) is None:
                 return
@@ -581,11 +685,24 @@ class Play:
             return
         self.adversary.machine.settle(self.clockwork.now + LATEST)  # also what a worker that was given up still does
         self.problems += problems_of_the_end(self.adversary, execution.result)
+        self.problems += self._unheard_words(execution.result)
         result: EpisodeResult = execution.result
+        if self.drawn.judges_steps:
+            self.problems += self.ladder.judge(result.record)
         written = self.adversary.streamed.values()
         unwritten = [each for each in result.record if each not in written]
         if unwritten and not self.drawn.skews:  # with a wrong clock no worker of the cluster may be left to write them
             self.problems.append(f"lines of its record are not in the decision stream: {unwritten}")
+
+    def _unheard_words(self, result: EpisodeResult) -> list[str]:
+        """S44: one that a person holds does not end by itself while its node is sick; one that is aborted is an aborted one."""
+        machine, referee = self.adversary.machine, self.adversary.referee
+        sick = machine.present and machine.holder == OURS and not machine.ready and self.adversary.machine_object.present
+        if referee.held_now and sick and result.outcome in {Outcome.RELEASED, Outcome.REFUSED, Outcome.RECOVERED}:
+            return [f"S44: it has ended while a person held it ({result.outcome}: {result.message})"]
+        if referee.aborted_at is not None and result.outcome is Outcome.RELEASED:
+            return [f"S44: a person has aborted it, and it has ended as {result.outcome}: {result.message}"]
+        return []
 
 
 def story(drawn: Scenario, *, rolls: bool) -> str:

@@ -58,6 +58,14 @@ def test_whatever_happens_the_rules_hold_and_every_episode_ends(rolls: bool, par
     assert problems == [], "\n".join(problems)
 
 
+def test_s20_a_step_of_a_ladder_is_left_once_it_has_had_its_time() -> None:
+    """S20, S37: a hold, the queue, a mode, a missing licence, another clock or time without workers uses up none of it."""
+    problems: list[str] = []
+    for seed in range(FIRST_SEED, FIRST_SEED + EPISODES // 4):
+        problems += Play(Scenario.climbing(seed), rolls=seed % 2 == 0).run()
+    assert problems == [], "\n".join(problems)
+
+
 def test_a_seed_is_the_same_run_each_time() -> None:
     """Or nobody could look into what a seed has found."""
     one, other = Play(Scenario.of(FIRST_SEED + 11)), Play(Scenario.of(FIRST_SEED + 11))

@@ -55,6 +55,8 @@ WORD_IN_MEMO = "what-people-have-said-is-in-the-memo"
 """Histories of builds that kept it in their state alone go on so."""
 STOOD_STILL = "time-in-which-no-worker-carried-it-out-uses-up-no-patience"
 """Histories of builds that counted it go on so."""
+STOOD_STILL_TOO = "nor-does-that-time-in-a-pause-that-nothing-ends-or-while-a-device-is-asked"
+HOLD_TAKES_NO_TIME = "nor-does-a-hold-after-off-use-up-the-time-of-a-step"
 LATE = timedelta(seconds=2)
 """So much later than it was due a workflow may go on without that being called a standstill."""
 MAXIMUM_RECORD = 500
@@ -82,6 +84,8 @@ class Episode:
         """What a person who is waited for can do; set by `EpisodeWorkflow`, which knows what each verb would mean."""
         self.outcome: Outcome | None = None
         """Once it has ended."""
+        self.lose_time: Callable[[timedelta], None] = lambda _duration: None
+        """Puts off what ends after a while by as long as nothing could be done; set by a story that has steps of that kind."""
         self.insists = False
         """Whether what must be done in the end has failed: it is tried again, also after an abort."""
         self._around = self.state.undertakings
@@ -509,7 +513,24 @@ class Episode:
             return False
         since = max(since, self.state.stood_still_until or since)  # a story beside this one may have noted it already
         self.state.stood_still, self.state.stood_still_until = self.state.stood_still + now - since, now
+        if self.state.held_since is None:
+            self.lose_time(now - since)
         return True
+
+    def _note_standstill(self, ends: datetime) -> None:
+        if workflow.now() > ends + LATE and workflow.patched(STOOD_STILL_TOO):
+            self._has_stood_still(since=ends)
+
+    @contextlib.contextmanager
+    def over_in_time(self, config: workflow.ActivityConfig) -> Iterator[None]:
+        """What an activity takes that is asked for by itself: where no worker was there meanwhile, that is noted."""
+        ends = workflow.now() + options.longest(config)
+        try:
+            yield
+        except ActivityError:
+            self._note_standstill(ends)
+            raise
+        self._note_standstill(ends)
 
     def stood_still(self, under: Undertaking) -> timedelta:
         """For how long since that was last asked of this undertaking, or since it began."""
@@ -539,7 +560,9 @@ class Episode:
     async def pause(self, duration: timedelta, why: str) -> None:
         """A durable wait that nothing ends early."""
         self.publish()
+        ends = workflow.now() + duration
         await workflow.sleep(duration, summary=why)
+        self._note_standstill(ends)
 
     def publish(self) -> None:
         """Have people told what is new, beside the story, instead of with its next act on the cluster."""
@@ -618,10 +641,15 @@ class Episode:
     async def wait_while_held(self) -> None:
         """A hold is obeyed after off too, before the next act."""
         doing, until = self.state.doing, self.state.until
+        if self.is_held:
+            self.state.held_since = self.state.held_since or workflow.now()
         while (held := self.held) is not None and self.is_held:
             self.enter(doing=self.held_by, until=held.until)
             await self.rest(None, "held by a person")
         self.go_on_with(doing, until)
+        since, self.state.held_since = self.state.held_since, None
+        if since is not None and workflow.now() > since + LATE and workflow.patched(HOLD_TAKES_NO_TIME):
+            self.lose_time(workflow.now() - since)
 
     def go_on_with(self, doing: str, until: datetime | None) -> None:
         """What it did before a wait."""

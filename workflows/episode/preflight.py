@@ -38,6 +38,7 @@ from workflows.kit import options
 from workflows.kit.interrupts import (
     AbortAsked,
     Interrupt,
+    LicenceMissing,
     MachineGone,
     NeedGone,
     NonRetryable,
@@ -60,8 +61,11 @@ HEARD_AFTER_RESET = "what-is-said-while-a-reset-is-waited-out-is-heard-before-th
 """Histories of builds that heard of either with the next look go on as they began."""
 WAITS_TAKE_NO_TIME = "what-a-fencing-waits-for-before-it-may-act-is-not-the-time-of-its-step"
 """Histories of builds in which a pause or the queue used that up go on as they began."""
+ALSO_OF_FORMER = "nor-is-that-time-the-look-s-where-another-history-goes-on"
+"""Histories of builds in which it was go on as they began."""
 
-PERMIT, MODE, STANDSTILL = "the permit", "the mode", "standstill"
+ALSO_A_HOLD = "nor-is-the-time-of-a-hold"
+PERMIT, MODE, HOLD, STANDSTILL = "the permit", "the mode", "a hold", "standstill"
 MODE_AGAIN = timedelta(hours=1)
 """An episode that rests because of its mode is told by the scanner when that changes; it also looks by itself, this seldom."""
 FIRST_PAUSE, LONGEST_PAUSE = timedelta(seconds=2), timedelta(minutes=1)
@@ -243,10 +247,15 @@ class Preflight:
         leased: bool = False,
         write: LookAndWrite | None = None,
     ) -> Licence:
+        self._end_former_waits(under)
         while True:
             if self._episode.was_reset and workflow.patched(HEARD_AFTER_RESET):
                 await self._episode.outlive_reset()  # what is said meanwhile is heard: a look that writes has nothing after it
+            under.begin_wait(HOLD, began := workflow.now())
             await self.may_go_on()
+            under.end_wait(workflow.now())
+            if workflow.now() > began:
+                self._episode.stood_still(under)  # within that time
             until = workflow.now() + options.ACT_WINDOW
             wanted = LicenceWanted(act=licenses, not_after=until) if licenses is not None else None
             result = await self._look(operation, leased=leased, write=write, licenses=wanted)
@@ -257,6 +266,8 @@ class Preflight:
             )
             under.waited[STANDSTILL] = under.waited.get(STANDSTILL, timedelta(0)) + self._episode.stood_still(under)
             waited = sum((under.waited.get(each, timedelta(0)) for each in (PERMIT, MODE, STANDSTILL)), timedelta(0))
+            if (held := under.waited.get(HOLD)) and workflow.patched(ALSO_A_HOLD):
+                waited += held
             patience_is_over = workflow.now() - under.began - waited >= LICENCE_PATIENCE
             match result.verdict:
                 case LookVerdict.GO if write is not None:
@@ -280,7 +291,7 @@ class Preflight:
                     await self._rest_in_mode(under, result.reason)
                 case LookVerdict.NOT_LICENSED:
                     if patience_is_over:
-                        raise NonRetryable(f"not licensed to act: {result.reason}")
+                        raise LicenceMissing(f"not licensed to act: {result.reason}")
                     if workflow.patched(WAITS_TAKE_NO_TIME):
                         self._take_no_time()
                     if not result.permitted:
@@ -293,7 +304,7 @@ class Preflight:
         left half done: there a person is asked. The time is none of the look's, nor of the step's."""
         episode, fencing, takes_none = self._episode, self._fencing, workflow.patched(WAITS_TAKE_NO_TIME)
         if not self._may_rest():
-            raise NonRetryable(f"what was begun may not be finished: {reason}")
+            raise LicenceMissing(f"what was begun may not be finished: {reason}")
         if episode.repairs.keeps:
             raise OffenderFound(f"{episode.repairs.question}; {reason}")  # when it is well it would be given back
         with episode.undertaking(MODE) as resting:
@@ -310,6 +321,13 @@ class Preflight:
                 fencing.deadline += workflow.now() - began
             self._episode.stood_still(look)  # within that time
             look.waited[MODE] = look.waited.get(MODE, timedelta(0)) + workflow.now() - resting.began
+
+    def _end_former_waits(self, look: Undertaking) -> None:
+        """What an earlier history was left in, waiting for a mode or a permit, is none of the look's time either."""
+        for each in (MODE, PERMIT):
+            if each in look.within and workflow.patched(ALSO_OF_FORMER):
+                look.waited[each] = look.waited.get(each, timedelta(0)) + workflow.now() - look.within.pop(each).began
+                self._episode.stood_still(look)  # within that time
 
     async def _ask_for_permit(self, look: Undertaking) -> None:
         """The scanner knows of no permit of ours: what we were told of one does not count (S14, S20). The time that it takes,

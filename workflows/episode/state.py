@@ -270,9 +270,9 @@ class StepProgress:
     """One step of a ladder: when it began, when what it does was set going, and by which name and uid that is found again.
 
     since: no Machine that is older can be the successor. seen: when the Machine was last known to stay. may_stand: something was
-    begun and its answer never came. asks: a deletion is being asked for, or its answer was lost. well_noted: its node's health
-    was noted on the object. end: of a fencing that was carried out. taken_back: what it has left is taken back. adopted: an
-    earlier episode has left it behind.
+    begun and its answer never came. waits_since: when it first asked to begin, as long as that is not answered. asks: a deletion
+    is being asked for, or its answer was lost. well_noted: its node's health was noted on the object. end: of a fencing that was
+    carried out. taken_back: what it has left is taken back. adopted: an earlier episode has left it behind.
     """
 
     step: EscalationStep
@@ -284,6 +284,7 @@ class StepProgress:
     uid: str = ""
     seen: datetime | None = None
     may_stand: bool = False
+    waits_since: datetime | None = None
     asks: bool = False
     well_noted: bool = False
     taken_back: bool = False
@@ -503,6 +504,8 @@ class EpisodeState:
     stood_still: timedelta = timedelta(0)
     """How long in all this workflow was not carried out when it was due: no worker, no Temporal, or workers that are too busy."""
     stood_still_until: datetime | None = None
+    held_since: datetime | None = None
+    """Since when a hold is waited out that came after off, or where there is no way back."""
     latest_moment: datetime | None = None
     seals_tried: datetime | None = None
     """When new seals were asked for last, because the ones of `sealed_devices` end."""

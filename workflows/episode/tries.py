@@ -15,7 +15,7 @@ from policy.fence.config import FenceStep
 from policy.fence.plan import FencingPlan
 from workflows.episode.episode import Episode
 from workflows.episode.state import Undertaking
-from workflows.kit.interrupts import Interrupt, NonRetryable, ProofLost, StepFailed, Unlicensed
+from workflows.kit.interrupts import Interrupt, LicenceMissing, NonRetryable, ProofLost, StepFailed, Unlicensed
 
 
 class Patience:
@@ -74,7 +74,8 @@ class Tries:
                     await act()
                 except Unlicensed as interrupt:
                     if patience.is_over(interrupt):
-                        raise NonRetryable(interrupt.reason) from interrupt
+                        missing = LicenceMissing if type(interrupt) is Unlicensed else NonRetryable
+                        raise missing(interrupt.reason) from interrupt
                     self._episode.enter(doing=f"{interrupt.waits}: {interrupt.reason}")
                     await patience.rest(interrupt, interrupt.pause, "until the licence is looked at again")
                 except StepFailed as failed:

@@ -180,7 +180,8 @@ class Devices:
         await self._episode.outlive_reset()
         while True:
             try:
-                return await workflow.execute_activity_method(self._use.read, self._request(device), **config)
+                with self._episode.over_in_time(config):
+                    return await workflow.execute_activity_method(self._use.read, self._request(device), **config)
             except ActivityError as error:
                 declined += 1
                 if error_type(error) is not ErrorType.WRONG_CLOCK or declined == MOST_DECLINED:
@@ -244,7 +245,8 @@ async def command_licensed(
         if await episode.outlive_reset():
             raise TooSlow("no look was answered in time to act upon it")  # a reset came in between
         try:
-            return await workflow.execute_activity_method(command, request, **config)
+            with episode.over_in_time(config):
+                return await workflow.execute_activity_method(command, request, **config)
         except ActivityError as error:
             declined += 1
             good = workflow.now() < licence.until and _asked_by_people(episode) == asked_before

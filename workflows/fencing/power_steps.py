@@ -138,8 +138,8 @@ class PowerManagement:
 
     async def _until_it_is_back(self, began: datetime) -> None:
         deadline = began + self._plan.boot_timeout
-        if self._preflight.deadline is not None:
-            deadline = min(deadline, self._preflight.deadline)
+        if (step_ends := self._preflight.deadline) is not None:
+            deadline = min(deadline, step_ends)
         self._episode.enter(phase=Phase.DONE, doing="waits for the node to come back Ready", until=deadline)
         on_since = self._progress.power.powered_on_at
         just_on = on_since is not None and workflow.now() < on_since + LOOK_AGAIN  # whatever was seen is from before
@@ -151,7 +151,7 @@ class PowerManagement:
             remaining = deadline - workflow.now()
             if remaining <= timedelta(0):
                 gone = "; its Node is gone" if self._pinned_node.is_gone() else ""
-                if deadline == self._preflight.deadline:
+                if deadline == step_ends:
                     raise NonRetryable(f"its time is over, and the node is not back Ready with a new boot id{gone}")
                 since = "power-on" if self._plan.levels else "its paths were cut"
                 waited = format_duration(self._plan.boot_timeout)

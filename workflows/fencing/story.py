@@ -13,7 +13,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 
 from temporalio import workflow
@@ -42,6 +42,7 @@ from workflows.kit.interrupts import (
     INTERRUPTS,
     AbortAsked,
     Interrupt,
+    LicenceMissing,
     MachineGone,
     NeedGone,
     NonRetryable,
@@ -71,22 +72,27 @@ class FencingStory:
         *,
         step: StepProgress | None = None,
         adjust: Callable[[FencingPlan], FencingPlan] | None = None,
-        deadline: datetime | None = None,
         left_before: tuple[str, ...] = (),
     ) -> None:
-        """step: of a ladder, which this is; None: an episode of its own. adjust: what is made of the node's plan. deadline: from
-        then on nothing more is begun while there is a way back, and the node's return is waited for no longer. left_before: the
+        """step: of a ladder, which this is; None: an episode of its own. Once its time is over nothing more is begun while there
+        is a way back, and the node's return is waited for no longer. adjust: what is made of the node's plan. left_before: the
         devices that earlier steps have left off."""
         self._request = request
         self._case: Case | None = None
         self._adjust = adjust
-        self._deadline = deadline
         self._is_a_step = step is not None
         self._left_before = left_before
         self._branch: EpisodeState | StepProgress = step or episode.state
         self.episode = episode
         if self._branch.fencing is not None:
             self._open(self._branch.fencing)
+
+    def put_off(self, duration: timedelta) -> None:
+        """So much longer it has: nothing could be done."""
+        if isinstance(self._branch, StepProgress) and self._case is None:
+            self._branch.began += duration
+        elif self._case is not None and self.case.progress.deadline is not None and self.case.progress.held_since is None:
+            self.case.progress.deadline += duration
 
     @property
     def case(self) -> Case:
@@ -185,8 +191,10 @@ class FencingStory:
                 with self.episode.undertaking("the flow"):
                     return await self._flow()
             except Interrupt as interrupt:
-                progress = self.case.progress
-                progress.turn, progress.switched_on = Turn(interrupt=type(interrupt).__name__, reason=interrupt.reason), False
+                progress, kind = self.case.progress, type(interrupt)
+                if kind is LicenceMissing and not self._is_a_step:
+                    kind = NonRetryable  # which workers of earlier builds know, too: it may wait for a person under one
+                progress.turn, progress.switched_on = Turn(interrupt=kind.__name__, reason=interrupt.reason), False
 
     async def _answered(self) -> End | None:
         """What follows from the latest interrupt of the flow. None: the flow again."""
@@ -230,7 +238,8 @@ class FencingStory:
                 raise MachineGone(gone)
             if self.case.pinned_node.is_gone() and not self._is_a_step:
                 reason += self._not_given_up()  # no look before that could ever say go (S9)
-        return await self._last_resort(reason, OffenderFound if issubclass(interrupt, OffenderFound) else NonRetryable)
+        of_a_step = next((each for each in (OffenderFound, LicenceMissing) if issubclass(interrupt, each)), NonRetryable)
+        return await self._last_resort(reason, of_a_step)
 
     async def _last_resort(self, problem: str, of_a_step: type[Interrupt] = NonRetryable) -> End | None:
         """A person is asked; where this is a step of a ladder, the next one goes first. of_a_step: how the ladder learns it."""
@@ -467,7 +476,9 @@ class FencingStory:
             episode.note("plan", "warning", warning)
         episode.seal_anew(pin.plan)
         episode.begin_round()
-        progress = FencingProgress(pin=pin, deadline=self._deadline, power=power or PowerProgress())
+        step = self._branch if isinstance(self._branch, StepProgress) else None
+        deadline = step.began + step.step.timeout if step is not None and step.step.timeout is not None else None
+        progress = FencingProgress(pin=pin, deadline=deadline, power=power or PowerProgress())
         episode.state.off_proof = progress.power.proof
         if before is not None:
             progress.begun, progress.turn, progress.answered = before.begun, before.turn, before.answered

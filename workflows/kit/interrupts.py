@@ -71,6 +71,10 @@ class NonRetryable(Interrupt):
     """Trying again cannot help (wrong password, bad configuration): a person is needed at once."""
 
 
+class LicenceMissing(NonRetryable):
+    """What licenses an act has been missing for as long as that is waited with: no other step of a ladder may act either."""
+
+
 class OffenderFound(Interrupt):
     """The machine is repaired again and again, and a person is asked before it is switched on; also where this is a step of a
     ladder, which then begins with no further one."""
@@ -106,6 +110,7 @@ INTERRUPTS = {
         PassingRefusal,
         TooSlow,
         NonRetryable,
+        LicenceMissing,
         OffenderFound,
         TargetChanged,
         NeedGone,

@@ -48,6 +48,10 @@ FIRST_LOOK, LOOK_AGAIN = timedelta(seconds=2), timedelta(seconds=20)
 
 UNDO_PAUSE = timedelta(seconds=10)
 
+AT_ONCE = timedelta(seconds=2)
+WAITS_TAKE_NO_TIME = "what-keeps-a-step-from-asking-others-to-act-takes-none-of-its-time"
+"""Histories of builds in which it did go on as they began."""
+
 Result = TypeVar("Result")
 
 
@@ -113,7 +117,9 @@ class RemediationTarget:
         its answer tells.
         """
 
-        earlier = self.progress.noted
+        earlier, step = self.progress.noted, self.progress.steps[self.progress.at] if self.progress.at is not None else None
+        if step is not None:
+            step.waits_since = step.waits_since or workflow.now()
 
         async def noted(look: LookRequest) -> Seeing:
             remember = self._memory_request()
@@ -124,13 +130,16 @@ class RemediationTarget:
             return result
 
         try:
-            return await self.preflight.licensed(noted, what, operation, leased=covered and self.has_node)
+            result = await self.preflight.licensed(noted, what, operation, leased=covered and self.has_node)
         except Interrupt as interrupt:
+            _end_wait(step)
             error = interrupt.__cause__
             self.progress.tried = self.progress.tried or (isinstance(error, ActivityError) and is_unclear(error))
             await self.forget()
             await self._remember_failures()
             raise
+        _end_wait(step)
+        return result
 
     async def remember(self) -> None:
         """By itself, where what begins is a story of its own."""
@@ -298,6 +307,15 @@ class RemediationTarget:
             self.episode.state.rung_until = state.began + state.step.timeout if state.step.timeout is not None else None
 
 
+def _end_wait(step: StepProgress | None) -> None:
+    """A hold, a mode or the queue may have kept it from acting: that is no time of a step that has set nothing going (S20)."""
+    if step is None or step.waits_since is None:
+        return
+    waited, step.waits_since = workflow.now() - step.waits_since, None
+    if waited > AT_ONCE and step.asked is None and workflow.patched(WAITS_TAKE_NO_TIME):
+        step.began += waited
+
+
 async def withdraw_claim(node_writer: NodeWriter, withdraw: Callable[[], Awaitable[object]], pause: timedelta) -> str:
     """Our claim on the Node of a Machine that was to be deleted goes, however often it takes; after a failure an abort leaves it
     (S35). Where another Machine has the name by now there is nothing to keep. Answers what is left, in words to end a sentence
@@ -336,6 +354,11 @@ class LadderStep(ABC):
     def deletes(self) -> bool:
         """Whether it has had the deletion of the Machine begun, which can't be taken back."""
         return False
+
+    def put_off(self, duration: timedelta) -> None:
+        """So much later its time is over: nothing could be done (S20). Others that were set to work went on."""
+        if self._state.asked is None and self._state.waits_since is None:
+            self._state.began += duration
 
     @abstractmethod
     async def carry_out(self) -> End:

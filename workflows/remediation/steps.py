@@ -72,7 +72,6 @@ class FencingStep(LadderStep):
 
     def __init__(self, target: RemediationTarget, state: StepProgress, left_before: tuple[str, ...] = ()) -> None:
         super().__init__(target, state, left_before)
-        deadline = state.began + state.step.timeout if state.step.timeout is not None else None
         episode, pin = target.episode, target.pin
         self.story = FencingStory(
             FencingInput(
@@ -89,7 +88,6 @@ class FencingStep(LadderStep):
             episode,
             step=state,
             adjust=self.adjusted,
-            deadline=deadline,
             left_before=left_before,
         )
 
@@ -110,6 +108,9 @@ class FencingStep(LadderStep):
     def comes_back(self) -> bool:
         """Whether its machine was switched on again, and is waited for."""
         return self._state.fencing is not None and self._state.fencing.switched_on
+
+    def put_off(self, duration: timedelta) -> None:
+        self.story.put_off(duration)
 
     async def carry_out(self) -> End:
         """Until the node is back, or left off on purpose."""

@@ -36,6 +36,7 @@ from workflows.kit import options
 from workflows.kit.interrupts import (
     AbortAsked,
     Interrupt,
+    LicenceMissing,
     NeedGone,
     NonRetryable,
     OffenderFound,
@@ -54,6 +55,10 @@ HELD_WITHOUT_A_PERMIT = "a-ladder-that-is-held-before-it-began-gives-its-permit-
 """Histories of builds that kept it go on as they began."""
 NOT_ITS_TIME = "what-a-step-waited-for-before-it-began-is-not-its-time"
 """Histories of builds that counted it go on as they began."""
+STOOD_STILL = "time-in-which-no-worker-was-there-is-none-of-a-step"
+"""Histories of builds that counted it go on as they began."""
+ASKS_FOR_LICENCE = "a-ladder-without-a-licence-asks-a-person"
+"""Histories of builds that went on with the next step go on as they began."""
 
 MAY_BE_OFF = "; the machine may be off: an earlier step had switched it off"
 DELETION_GOES_ON = "the deletion of its machine was asked for and goes on"
@@ -105,7 +110,7 @@ class RemediationStory:
                 return End(outcome=Outcome.ABORTED, message=interrupt.reason)
             except TargetChanged as interrupt:
                 return End(outcome=Outcome.REPLACED, message=interrupt.reason)
-            except OffenderFound as interrupt:
+            except (OffenderFound, LicenceMissing) as interrupt:
                 self._progress.at, problem = None, interrupt.reason
                 continue
             if end is not None and not (but := self._speaks_against(end)):
@@ -132,6 +137,9 @@ class RemediationStory:
                 with self.episode.undertaking("the step"):
                     return await self._with_what_goes(step)
             except (NonRetryable, StepFailed, Vetoed) as interrupt:
+                missing = isinstance(interrupt, LicenceMissing) or type(interrupt) is Unlicensed
+                if missing and workflow.patched(ASKS_FOR_LICENCE):
+                    raise LicenceMissing(interrupt.reason) from interrupt
                 progress.at = None
                 await self._fail(step, state, interrupt)
             index = next_step(ladder, progress.reached, failed)
@@ -207,6 +215,11 @@ class RemediationStory:
         self._progress.failed.append(state.step.name)
         await step.give_up(interrupt.reason)
         self.target.node_writer.send_event(EventReason.REMEDIATION_STEP_FAILED, self.episode.state.problem)
+
+    def _put_off(self, duration: timedelta) -> None:
+        """Nothing could be done: the step under way has its time all the same (S20, S37)."""
+        if self.at is not None and workflow.patched(STOOD_STILL):
+            self.at.put_off(duration)
 
     def _made(self, state: StepProgress) -> LadderStep:
         left_before = self.left_off.story.left_off if self.left_off is not None else ()
@@ -310,6 +323,7 @@ class RemediationStory:
         self._steps = []
         for state in progress.steps:
             self._steps.append(self._made(state))
+        episode.lose_time = self._put_off
 
     # A person's turn ------------------------------------------------------------------------------------------------
 
