@@ -445,7 +445,7 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
         prefix, scanner, this_run = _prefix(request.cluster), scanner_id(request.cluster), activity.info().workflow_run_id
         running = f"WorkflowId STARTS_WITH '{prefix}' AND ExecutionStatus = 'Running'"
         nodes, lives, armed, modes, past = list[str](), list[WorkflowExecution](), None, None, ()
-        changes, stopped = ModeChanges(), tuple[str, ...]()
+        changes, stopped, stop_ended = ModeChanges(), tuple[str, ...](), None
         try:
             query = f"{running} AND WorkflowType != '{Kind.PRESERVATION.value}'"
             async for run in self._client.list_workflows(query, limit=MOST_OPEN + 1, rpc_timeout=QUERY_TIMEOUT):
@@ -459,9 +459,11 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
             # Each of them was begun in the place of one that had failed, and goes on as that stood.
             replaced = former is not None and {each.status for each in (*later, former)} == {WorkflowExecutionStatus.FAILED}
             # One that has completed has done what it was told: who resets that has it scan again.
-            cut_short = [run for run in lives[:1] if run.status is not WorkflowExecutionStatus.COMPLETED]
-            for run in (*later, former) if replaced else cut_short:
-                stopped = stopped or await run.memo_value(STOPPED_MEMO, default=(), type_hint=tuple[str, ...])
+            told = (*later, *([former] if former is not None else []))
+            done = next((at for at, run in enumerate(told) if run.status is WorkflowExecutionStatus.COMPLETED), len(told))
+            for run in told if replaced else told[:done]:
+                if not stopped and (stopped := await run.memo_value(STOPPED_MEMO, default=(), type_hint=tuple[str, ...])):
+                    stop_ended = run.close_time
             if former is not None:
                 past, modes, changes = await _set_by(former)
                 for run in reversed(later):
@@ -490,6 +492,7 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
             untaken=bool(later) and not replaced,
             mode_changes=changes,
             stopped=stopped,
+            stop_ended=stop_ended,
         )
 
     async def request_permit(self, request: AskPermit) -> PermitAnswer:

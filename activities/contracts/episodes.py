@@ -132,7 +132,8 @@ class FoundOpen:
     itself: its memo says so, or it was of a version without modes and an episode of the cluster ever was. An episode alone is no
     sign of it, since a person may ask for one (S52). None where an older version answers. modes, mode_changes, pauses: what
     people had set when it ended, or have set since for those that it was replaced by; ended: when the last one has. stopped: by
-    which person it was stopped and why (`STOPPED_MEMO`), () where it was not.
+    which person it was stopped and why (`STOPPED_MEMO`), () where it was not; stop_ended: when that run ended, None where an
+    older version answers.
     """
 
     nodes: tuple[str, ...]
@@ -145,6 +146,7 @@ class FoundOpen:
     untaken: bool = False
     mode_changes: ModeChanges = ()
     stopped: tuple[str, ...] = ()
+    stop_ended: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
+from itertools import takewhile
 from random import Random
 from typing import Any, cast
 
@@ -499,8 +500,9 @@ class Fleet:
             since = former.ended or START
             pauses = with_said(pauses, self._memo(each, PAUSES_MEMO, (), Pauses), since, self.now)
             modes = modes and modes.with_said(self._memo(each, MODES_MEMO, modes, ClusterModes), since)
-        stopping = (*later, former) if replaced else [each for each in lives[:1] if each.result is None]
-        stopped = [self._memo(each, STOPPED_MEMO, (), tuple[str, ...]) for each in stopping]
+        stopping = (*later, former) if replaced else [*takewhile(lambda each: each.result is None, (*later, former))]
+        said = [(found, each.ended) for each in stopping if (found := self._memo(each, STOPPED_MEMO, (), tuple[str, ...]))]
+        stopped, stop_ended = next(iter(said), ((), None))
         armed = modes is not None and modes.is_known and modes.default is Mode.REPAIR
         return FoundOpen(
             nodes=nodes,
@@ -512,7 +514,8 @@ class Fleet:
             pauses=pauses,
             mode_changes=self._memo(former, MODE_CHANGES_MEMO, (), ModeChanges),
             untaken=bool(later) and not replaced,
-            stopped=next(filter(None, stopped), ()),
+            stopped=stopped,
+            stop_ended=stop_ended,
         )
 
     def knew(self, run: Execution, before: Execution | None) -> bool:

@@ -30,7 +30,7 @@ from tests.docs.reading import pages
 from tests.workflows.clockwork import Perils
 from tests.workflows.executions import Word
 from tests.workflows.faults import Fault
-from tests.workflows.fleet import Episode, Fleet
+from tests.workflows.fleet import SCANNER, Episode, Fleet
 from tests.workflows.fleet_moves import MOVES, FleetPlay, least, story
 from tests.workflows.guards import with_moves
 from tests.workflows.pair import KINDS as PAIR
@@ -214,10 +214,10 @@ def test_what_people_have_said_outlives_a_history_that_no_code_replays(command: 
         assert fleet.scanner is not None
 
 
-@pytest.mark.parametrize("done", [False, True])
-def test_s44_a_stop_that_a_reset_takes_back_before_it_was_done_is_obeyed(*, done: bool) -> None:
-    """As where a worker resets a scanner of which Temporal refuses what it answers: it went on, and its person had been told that
-    it stops. Who resets one that has stopped, without what was said to it, has it scan again."""
+@pytest.mark.parametrize(("done", "resets"), [(False, 1), (False, 2), (True, 1)])
+def test_s44_a_stop_that_a_reset_takes_back_before_it_was_done_is_obeyed(*, done: bool, resets: int) -> None:
+    """As where a worker resets a scanner of which Temporal refuses what it answers, perhaps twice within seconds: it went on, and
+    its person had been told that it stops. Who resets one that has stopped, without what was said to it, has it scan again."""
     fleet = Fleet(1, nodes=4, cap=1, setting=Mode.REPAIR, perils=Perils())
     with fleet.clockwork as clockwork:
         fleet.start()
@@ -228,7 +228,10 @@ def test_s44_a_stop_that_a_reset_takes_back_before_it_was_done_is_obeyed(*, done
         while said.answer is None or (done and not scanner.closed):
             clockwork.turn()
         assert scanner.closed is done
-        clockwork.reset(scanner, tasks, reapplies=False)
+        for _ in range(resets):
+            clockwork.reset(scanner, tasks, reapplies=False)
+            _pass(fleet, 1)
+            scanner = clockwork.executions[SCANNER]
         _pass(fleet, 60)
         assert (fleet.scanner is not None) is done
 

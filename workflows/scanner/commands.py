@@ -216,7 +216,9 @@ class Commands:
         if found.repaired is not None and not state.modes.is_known:
             self._set_modes(state.modes.begun(repaired=found.repaired))
         self.took_over = True
-        if was_reset and found.stopped and workflow.patched(STOPPED_BEFORE):
+        # A stop that was told to an earlier workflow of the id is over: a person has started the scanner since.
+        ours = found.stop_ended is None or found.stop_ended > began
+        if was_reset and found.stopped and ours and workflow.patched(STOPPED_BEFORE):
             self._stop_as(found)
 
     def _stop_as(self, found: FoundOpen) -> None:
