@@ -33,13 +33,13 @@ _APPLY = "application/apply-patch+yaml"
 _PATCHES = (_JSON_PATCH, _MERGE, _STRATEGIC, _APPLY)
 
 
-class _JsonLikeLoader(yaml.SafeLoader):
+class _JsonLikeLoader(yaml.CSafeLoader):
     """YAML with the scalars of JSON: no dates."""
 
 
 _JsonLikeLoader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
 }
 
 
