@@ -194,7 +194,7 @@ def test_s44_a_status_says_all_that_there_is_to_say(monkeypatch: pytest.MonkeyPa
     given = dict[str, Any]()
     monkeypatch.setattr(episode, "EpisodeStatus", given.update)
     state = EpisodeState(kind=Kind.FENCING, cluster="prod", node="node-1", incident="i", reason="smoke", started=NOW)
-    words: Any = SimpleNamespace(state=state, advice="", word=StandingWord(), owners=(), overridden_by="")
+    words: Any = SimpleNamespace(state=state, advice="", word=StandingWord(), hold_owners=(), overridden_by="")
     Episode.status(words)
     left = {each.name for each in fields(EpisodeStatus)} - given.keys()
     assert left == {"ways"}, "the workflow adds these"

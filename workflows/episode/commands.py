@@ -26,7 +26,7 @@ def why_not(episode: Episode, verb: Verb) -> str:
         return f"{verb.value}: this episode has ended: {episode.state.doing}"
     abort = episode.state.abort_asked
     if verb in {Verb.ACK_OFF, Verb.RETURN_PATH} and episode.is_held:
-        expected = f"{verb.value}: expected an episode that is not held; this one is {episode.held_by}"
+        expected = f"{verb.value}: expected an episode that is not held; this one is {episode.holds_line}"
         return f"{expected}; `nodewarden resume {episode.state.node} --question {episode.state.question}` ends that"
     if verb is Verb.RESUME and abort is not None and not episode.insists:
         return f"resume: expected an episode that goes on; this one was aborted by {abort.by}, and ends"
@@ -49,14 +49,14 @@ def why_not(episode: Episode, verb: Verb) -> str:
 def require_question(episode: Episode, verb: Verb, question: int) -> None:
     """Raises ValueError where a command answers another question than is asked (S48)."""
     if question != (now := episode.state.question):
-        asked = episode.held_by if episode.is_held else episode.state.problem
+        asked = episode.holds_line if episode.is_held else episode.state.problem
         got = f"an answer to question {question}" if question else "no number"
         raise ValueError(f"{verb.value}: expected the --question that is asked, got {got}; now it is {now}: {asked}")
 
 
 def consequences(episode: Episode, *, abort: str) -> dict[Verb, str]:
     """Every verb that every kind of episode has, and what comes of it. abort: what comes of that, besides."""
-    holds = f"held by {' and '.join(episode.owners)}" if episode.owners else ""
+    holds = f"held by {' and '.join(episode.hold_owners)}" if episode.hold_owners else ""
     own_or_named = f"ends a hold, your own or by name that of another person ({holds}); the last one lets it go on"
     return {
         Verb.RESUME: own_or_named if holds else "tries again",
@@ -80,9 +80,9 @@ def take_abort(episode: Episode, request: AbortRequest) -> str:
             episode.note("hold", "ended", f"{each}; by {request.by}", who=request.by)
             answer += f"; it ends the hold of another person: {each}"
     if episode.state.acknowledgement is not None and workflow.patched(WORD_TAKEN_BACK):
-        answer += _take_back_word(episode, request)
+        answer += _take_back_acknowledgement(episode, request)
     episode.keep_word()
-    _take(episode)
+    _count_and_wake(episode)
     return answer
 
 
@@ -105,7 +105,7 @@ def take_acknowledgement(episode: Episode, request: OperatorCommand) -> str:
     take_override(episode, request.sealed)
     vouched = f"by {request.by}: {request.reason}{episode.state.acknowledgement.despite}"
     episode.note("acknowledge-off", "given", vouched, who=request.by)
-    _take(episode)
+    _count_and_wake(episode)
     return f"off of {episode.state.node} acknowledged by {request.by}"
 
 
@@ -121,7 +121,7 @@ def take_hold(episode: Episode, request: HoldEpisodeRequest) -> str:
     episode.state.holds, episode.state.question = (*others, request), episode.state.question + 1
     episode.note("hold", "asked", f"by {request.by}: {request.reason}", who=request.by)
     episode.keep_word()
-    _take(episode)
+    _count_and_wake(episode)
     beside = "".join(f"; it is also {each}" for each in others)
     ends = f"`nodewarden resume {episode.state.node} --question {episode.state.question}` ends it"
     until = f" until {written(request.until)}" if request.until is not None else ""
@@ -137,17 +137,17 @@ def take_resume(episode: Episode, request: ResumeRequest) -> str:
         if each.owner != request.owner:
             episode.note("hold", "ended", f"{each}; by {request.by}", who=request.by)
     episode.keep_word()
-    _take(episode)
+    _count_and_wake(episode)
     if episode.is_held:
-        return f"incident {episode.state.incident} is still {episode.held_by}; you have ended: {'; '.join(map(str, ended))}"
-    taken_back, episode.state.resumed = _take_back_word(episode, request), request
+        return f"incident {episode.state.incident} is still {episode.holds_line}; you have ended: {'; '.join(map(str, ended))}"
+    taken_back, episode.state.resumed = _take_back_acknowledgement(episode, request), request
     asks = episode.state.phase is Phase.NEEDS_HUMAN
     if asks and episode.insists:
         return f"incident {episode.state.incident} tries again what has failed{taken_back}"
     return f"incident {episode.state.incident} goes on{' as soon as the scanner gives it a permit' if asks else ''}{taken_back}"
 
 
-def _take_back_word(episode: Episode, request: OperatorCommand) -> str:
+def _take_back_acknowledgement(episode: Episode, request: OperatorCommand) -> str:
     """A word for off that has not been used yet ends. Answers that, to end a sentence with; "" where there is none."""
     if (acknowledgement := episode.state.acknowledgement) is None:
         return ""
@@ -164,7 +164,7 @@ def _ended_by(episode: Episode, request: ResumeRequest) -> tuple[HoldEpisodeRequ
     )
     if not found and (episode.is_held or request.of):
         command = f"`nodewarden resume {episode.state.node} --question {episode.state.question} --of NAME` ends that of NAME"
-        stands = f"it is {episode.held_by}; {command}" if episode.state.holds else "it is not held"
+        stands = f"it is {episode.holds_line}; {command}" if episode.state.holds else "it is not held"
         raise ValueError(f"resume: expected a hold of {request.of or request.owner}, and there is none: {stands}")
     return found
 
@@ -173,10 +173,10 @@ def take_return_path(episode: Episode, request: PersonRequest) -> str:
     """A person has what is left cut given back."""
     episode.state.path_command = request
     episode.note("return-path", "asked", f"by {request.by}: {request.reason}", who=request.by)
-    _take(episode)
+    _count_and_wake(episode)
     return f"{episode.state.path_asked} is given back"
 
 
-def _take(episode: Episode) -> None:
+def _count_and_wake(episode: Episode) -> None:
     episode.state.commands_given += 1
     episode.wake()

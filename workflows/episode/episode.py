@@ -149,10 +149,10 @@ class Episode:
             try:
                 result = await options.execute(activity, request, config, summary)
             except ActivityError:
-                if not self._has_stood_still(since=ends) or not options.is_repeated(config):
+                if not self._add_standstill(since=ends) or not options.is_repeated(config):
                     raise
             else:
-                self._has_stood_still(since=ends)
+                self._add_standstill(since=ends)
                 return result
 
     async def execute_publishing(
@@ -343,7 +343,7 @@ class Episode:
             provider_id=pinned.provider_id if pinned else "",
             advice=self.advice,
             held=word.held,
-            held_by=self.owners,
+            held_by=self.hold_owners,
             held_until=word.held_until,
             override=self.overridden_by,
             aborted=word.aborted,
@@ -355,8 +355,8 @@ class Episode:
         return StandingWord(
             incident=self.state.incident,
             aborted=str(self.state.abort_asked or ""),
-            held=self.held_by if self.is_held else "",
-            held_until=self.held.until if self.held is not None and self.is_held else None,
+            held=self.holds_line if self.is_held else "",
+            held_until=self.longest_hold.until if self.longest_hold is not None and self.is_held else None,
         )
 
     @property
@@ -489,7 +489,7 @@ class Episode:
             self._leave_in(workflow.now() + duration if duration is not None else None, why)
         ends = workflow.now() + duration if duration is not None else None
         await self._wait_for_change(duration, why, may_move=continuation.is_long(duration))
-        self._has_stood_still(since=ends)
+        self._add_standstill(since=ends)
         self.state.changes_seen, self.state.unseen = self.state.changes, False
         for over in [each for each in self.state.holds if each.until is not None and each.until <= workflow.now()]:
             self.state.holds = tuple(each for each in self.state.holds if each is not over)
@@ -504,10 +504,11 @@ class Episode:
         if rest is not None:
             left = max(rest.ends - workflow.now(), timedelta(0)) if rest.ends is not None else None
             await self._wait_for_change(left, rest.why, may_move=True)
-            self._has_stood_still(since=rest.ends)
+            self._add_standstill(since=rest.ends)
 
-    def _has_stood_still(self, *, since: datetime | None) -> bool:
-        """Whether no worker has carried this workflow out when it was to go on, at the latest; then that is noted (S37)."""
+    def _add_standstill(self, *, since: datetime | None) -> bool:
+        """Add up for how long no worker has carried this workflow out since it was to go on, at the latest (S37). Returns whether
+        there was such a time."""
         now = workflow.now()
         if since is None or now <= since + LATE or not workflow.patched(STOOD_STILL):
             return False
@@ -519,7 +520,7 @@ class Episode:
 
     def _note_standstill(self, ends: datetime) -> None:
         if workflow.now() > ends + LATE and workflow.patched(STOOD_STILL_TOO):
-            self._has_stood_still(since=ends)
+            self._add_standstill(since=ends)
 
     @contextlib.contextmanager
     def over_in_time(self, config: workflow.ActivityConfig) -> Iterator[None]:
@@ -532,8 +533,9 @@ class Episode:
             raise
         self._note_standstill(ends)
 
-    def stood_still(self, under: Undertaking) -> timedelta:
-        """For how long since that was last asked of this undertaking, or since it began."""
+    def new_standstill(self, under: Undertaking) -> timedelta:
+        """How long no worker has carried this workflow out since this was last asked for that undertaking, or since it began:
+        each such time is answered once."""
         before, under.stood_still = under.stood_still, self.state.stood_still
         return under.stood_still - before
 
@@ -614,17 +616,17 @@ class Episode:
             self.insists = former
 
     @property
-    def held(self) -> HoldEpisodeRequest | None:
+    def longest_hold(self) -> HoldEpisodeRequest | None:
         """The hold that lasts longest, None where there is none."""
         return max(self.state.holds, key=lambda each: each.until or LATEST, default=None)
 
     @property
-    def held_by(self) -> str:
-        """Who holds it, until when and why; "" where it is not held."""
+    def holds_line(self) -> str:
+        """The line for people: who holds it, until when and why; "" where it is not held."""
         return "; ".join(map(str, self.state.holds))
 
     @property
-    def owners(self) -> tuple[str, ...]:
+    def hold_owners(self) -> tuple[str, ...]:
         """The owners of the holds that are to be obeyed."""
         return tuple(each.owner for each in self.state.holds) if self.is_held else ()
 
@@ -643,8 +645,8 @@ class Episode:
         doing, until = self.state.doing, self.state.until
         if self.is_held:
             self.state.held_since = self.state.held_since or workflow.now()
-        while (held := self.held) is not None and self.is_held:
-            self.enter(doing=self.held_by, until=held.until)
+        while (held := self.longest_hold) is not None and self.is_held:
+            self.enter(doing=self.holds_line, until=held.until)
             await self.rest(None, "held by a person")
         self.go_on_with(doing, until)
         since, self.state.held_since = self.state.held_since, None

@@ -139,17 +139,18 @@ class EpisodeWorkflow:
     async def _run_and_answer_all(self, story: Story, request: History) -> EpisodeResult | NewHistory:
         """Return once what is new is published, and every update has its answer."""
         result: EpisodeResult | NewHistory
-        goes_on = request.state is not None
+        objection = ""
         try:
-            if goes_on:
+            if request.state is not None:
                 await self.episode.finish_rest()
-            refused = "" if goes_on else await self._learn_who_asks(request)
-            if refused:
-                result = await close(self.episode, End(outcome=Outcome.REFUSED, message=refused), None)
+            else:
+                objection = await self._learn_who_asks(request)
+            if objection:
+                result = await close(self.episode, End(outcome=Outcome.REFUSED, message=objection), None)
             else:
                 result = await story.run()
-        except NewHistory as goes:
-            result = goes
+        except NewHistory as new_history:
+            result = new_history
         await self.episode.publish_the_rest(last=isinstance(result, EpisodeResult))
         await workflow.wait_condition(workflow.all_handlers_finished)
         return result
@@ -198,9 +199,10 @@ class EpisodeWorkflow:
         return commands.why_not(self.episode, verb)
 
     def check(self, verb: Verb, question: int | None = None) -> None:
-        """Raises ValueError where it is not heard, or answers another question than is asked (S48). question: of what answers."""
-        if said := self.why_not(verb):
-            raise ValueError(said)
+        """Raises ValueError where it is not accepted, or answers another question than is asked (S48). question: of what
+        answers."""
+        if objection := self.why_not(verb):
+            raise ValueError(objection)
         if question is not None:
             commands.require_question(self.episode, verb, question)
 

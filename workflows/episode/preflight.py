@@ -175,7 +175,7 @@ class Preflight:
             self._give_time_back()
             if self.deadline is not None and workflow.now() > self.deadline:
                 raise NonRetryable("its time is over")
-            if (held := self._episode.held) is None:
+            if (held := self._episode.longest_hold) is None:
                 if not given_back:
                     return
                 given_back = False
@@ -183,7 +183,7 @@ class Preflight:
                     self._take_no_time()
                 await self._obtain_permit()
                 continue  # what was said meanwhile is heard first (S20)
-            self._episode.enter(doing=self._episode.held_by, until=held.until)
+            self._episode.enter(doing=self._episode.holds_line, until=held.until)
             self._take_no_time()
             if self._idle():
                 self._episode.state.asks_anew = False
@@ -255,7 +255,7 @@ class Preflight:
             await self.may_go_on()
             under.end_wait(workflow.now())
             if workflow.now() > began:
-                self._episode.stood_still(under)  # within that time
+                self._episode.new_standstill(under)  # within that time
             until = workflow.now() + options.ACT_WINDOW
             wanted = LicenceWanted(act=licenses, not_after=until) if licenses is not None else None
             result = await self._look(operation, leased=leased, write=write, licenses=wanted)
@@ -264,7 +264,7 @@ class Preflight:
             self._episode.note(
                 "last-look", result.verdict.value, result.reason, rule=MODE if result.held_by_mode else "", version=result.version
             )
-            under.waited[STANDSTILL] = under.waited.get(STANDSTILL, timedelta(0)) + self._episode.stood_still(under)
+            under.waited[STANDSTILL] = under.waited.get(STANDSTILL, timedelta(0)) + self._episode.new_standstill(under)
             waited = sum((under.waited.get(each, timedelta(0)) for each in (PERMIT, MODE, STANDSTILL)), timedelta(0))
             if (held := under.waited.get(HOLD)) and workflow.patched(ALSO_A_HOLD):
                 waited += held
@@ -273,7 +273,7 @@ class Preflight:
                 case LookVerdict.GO if write is not None:
                     return licence  # and the write is done
                 case LookVerdict.GO:
-                    interrupted = self._episode.state.abort_asked is not None or self._episode.held is not None
+                    interrupted = self._episode.state.abort_asked is not None or self._episode.longest_hold is not None
                     interrupted = interrupted or (bool(self._gone()) and workflow.patched(GONE_MEANWHILE))
                     if not interrupted and workflow.now() < until:
                         return licence
@@ -319,7 +319,7 @@ class Preflight:
             await self.before_others_act()
             if fencing is not None and fencing.deadline is not None and not takes_none:
                 fencing.deadline += workflow.now() - began
-            self._episode.stood_still(look)  # within that time
+            self._episode.new_standstill(look)  # within that time
             look.waited[MODE] = look.waited.get(MODE, timedelta(0)) + workflow.now() - resting.began
 
     def _end_former_waits(self, look: Undertaking) -> None:
@@ -327,7 +327,7 @@ class Preflight:
         for each in (MODE, PERMIT):
             if each in look.within and workflow.patched(ALSO_OF_FORMER):
                 look.waited[each] = look.waited.get(each, timedelta(0)) + workflow.now() - look.within.pop(each).began
-                self._episode.stood_still(look)  # within that time
+                self._episode.new_standstill(look)  # within that time
 
     async def _ask_for_permit(self, look: Undertaking) -> None:
         """The scanner knows of no permit of ours: what we were told of one does not count (S14, S20). The time that it takes,
@@ -337,7 +337,7 @@ class Preflight:
         state.permit, state.asks_anew = False, state.permit or state.asks_anew
         with self._episode.undertaking(PERMIT) as asking:
             await self._obtain_permit()
-            self._episode.stood_still(look)  # within that time
+            self._episode.new_standstill(look)  # within that time
             look.waited[PERMIT] = look.waited.get(PERMIT, timedelta(0)) + workflow.now() - asking.began
 
     async def _obtain_permit(self) -> None:

@@ -38,14 +38,14 @@ class Patience:
 
     async def rest(self, interrupt: Interrupt, duration: timedelta, why: str) -> None:
         """A rest of the episode, which counts as waiting of this kind for as long as it took."""
-        self._episode.stood_still(self._under)  # what was before is not taken off
+        self._episode.new_standstill(self._under)  # what was before is not taken off
         self._under.begin_wait(type(interrupt).__name__, workflow.now())
         await self._episode.rest(duration, why)
         self._end_wait()
 
     def _end_wait(self) -> None:
         """How long no worker carried us out is no waiting: the refusal may be over since (S37)."""
-        self._under.end_wait(workflow.now() - self._episode.stood_still(self._under))
+        self._under.end_wait(workflow.now() - self._episode.new_standstill(self._under))
 
 
 class Tries:

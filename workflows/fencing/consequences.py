@@ -313,11 +313,11 @@ class FreeingSequence:
         doing, until = self._episode.state.doing, self._episode.state.until
         if self._episode.is_held and workflow.patched(HOLDS_TAKE_NO_TIME):
             self._pacing.begin_wait()
-        while (held := self._episode.held) is not None and self._episode.is_held:
+        while (held := self._episode.longest_hold) is not None and self._episode.is_held:
             await self.pause()
             if not self._progress.may_be_tainted:
                 break
-            self._episode.enter(doing=f"{self._episode.held_by}; {CANT_UNTAINT} yet", until=held.until)
+            self._episode.enter(doing=f"{self._episode.holds_line}; {CANT_UNTAINT} yet", until=held.until)
             await self._episode.rest(pause, "until the out-of-service taint is tried again")
             pause = min(pause * 2, LONGEST_PAUSE)
         await self._episode.wait_while_held()

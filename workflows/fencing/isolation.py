@@ -257,7 +257,7 @@ class IsolationSequence:
 
     def _is_stopped(self) -> bool:
         """Before off any abort ends the episode, and so does a release of a machine that is kept."""
-        said = self._episode.held is not None or self._episode.state.abort_asked is not None
+        said = self._episode.longest_hold is not None or self._episode.state.abort_asked is not None
         return said or (self._preflight.is_over and workflow.patched(OVER_BEFORE_FREEING))
 
     async def _free_cut_pods(self, look: Callable[[], Awaitable[datetime]], *, stopped: Callable[[], bool]) -> None:

@@ -332,7 +332,7 @@ class PowerSequence:
                     raise NonRetryable(
                         "a machine is given up only when its device reads as off; a person's word is no such reading"
                     )
-                if self._episode.held is None and self._episode.state.abort_asked is None:
+                if self._episode.longest_hold is None and self._episode.state.abort_asked is None:
                     break
             commanded = await self._devices.terminate(device, licence)
             if commanded.failed is not None:

@@ -1,4 +1,4 @@
-"""What interrupts the story of an episode: raised where it is noticed, answered in one place (`FencingStory`).
+"""What interrupts the story of an episode: raised where it is noticed, answered by the story of its kind.
 
 None of them is a failure of the workflow. Anything else that is raised is a bug, fails the workflow *task*, and is retried
 once a mended worker is there. A cancellation interrupts nothing: what it means, `run_to_its_end` has noted.

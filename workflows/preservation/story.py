@@ -127,7 +127,7 @@ class PreservationStory:
                         await self.episode.wait_while_held()  # a health check may have the machine, and the person has it in hand
                         continue
                     return await self._released(hold)
-                if self.episode.held is not None:
+                if self.episode.longest_hold is not None:
                     await self.episode.wait_while_held()
                     continue
                 await self._apart.find_adopted()
@@ -381,7 +381,7 @@ class PreservationStory:
     async def _rest_while_held(self) -> None:
         """Nothing is evicted meanwhile. The end of the hold stays exact, and every word about it is heard."""
         expiry = self._progress.hold.expiry if self._progress.hold is not None else None
-        self.episode.enter(doing=self.episode.held_by or "is held")
+        self.episode.enter(doing=self.episode.holds_line or "is held")
         remaining = max(expiry - workflow.now(), NOT_YET) if expiry is not None else None
         await self.episode.rest(remaining, "held by a person")
 
@@ -548,7 +548,7 @@ class PreservationStory:
     @property
     def has_pending_command(self) -> bool:
         """Whether a command was not carried out yet: nothing is handed over before that."""
-        return self._progress.wish != NO_WISH or self.episode.state.abort_asked is not None or self.episode.held is not None
+        return self._progress.wish != NO_WISH or self.episode.state.abort_asked is not None or bool(self.episode.state.holds)
 
 
 # Evidence of a machine that is kept, fetched once beside the story of its preservation: nothing waits for it or fails by it.

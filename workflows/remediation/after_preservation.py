@@ -73,7 +73,7 @@ class GivingUpStory:
         while True:
             if (abort := self.episode.state.abort_asked) is not None and not progress.asked:
                 return await self._aborted(abort)
-            held = self.episode.held is not None and not progress.asked
+            held = self.episode.longest_hold is not None and not progress.asked
             needs_none = held and not progress.unclear and workflow.patched(HELD_WITHOUT_A_PERMIT)
             if needs_none and self.episode.state.permit:
                 await give_back_permit(self.episode, held=True)
