@@ -1,8 +1,7 @@
-"""The permit table: which episodes may disrupt a node now, and why the others may not; and the portions of pods that may be
-freed.
+"""The permit table: which episodes may disrupt a node now, and why the others may not; the portions of pods that may be freed;
+which nodes are left alone.
 
-The scanner is the only grantor of both and keeps them in its workflow state. Admission (`policy/scan/admission.py`) reads the
-table.
+The scanner is the only grantor and keeps all of it in its workflow state. Admission (`policy/scan/admission.py`) reads the table.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ class PermitSubject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Permit(PermitSubject):
-    """One row of the table, keyed by workflow id and incident. A parked one keeps the node but counts in no budget.
+    """The row of a node in the table. A parked one keeps the node but counts in no budget.
 
     found: its episode was found open, so it is not known which checks count it. What is not known counts as in the worst case
     (S14, S15).

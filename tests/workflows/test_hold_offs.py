@@ -11,7 +11,7 @@ from temporalio import activity, workflow
 from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts import metrics
-from activities.contracts.episodes import EpisodeDescription, Opened, OpenRequest, OpenResult
+from activities.contracts.episodes import EpisodeDescription, Opened, OpenOutcome, OpenRequest, OpenResult
 from policy.checks.fence_policies import Attempts, FencePolicies
 from policy.episode.messages import FencingInput, Kind, Need, NeedKind, Outcome, SeenNode, scanner_id
 from policy.episode.permits import HoldOff, Permit, PermitDecision, PermitRequest, PermitState, Release
@@ -187,10 +187,11 @@ def test_what_was_held_off_when_an_episode_could_not_be_opened_knows_who_called_
     """S19: Temporal remembers an abort that the scanner does not."""
     monkeypatch.setattr(workflow, "now", lambda: NOW)
     state = ScannerState(started=NOW, report=report(checks=(JUDGE,)))
-    for until_well in (True, False):
-        hold_offs.note_refused_opening(state, HELD_WITH, "aborted by ada", holder="", until_well=until_well)
+    outcome = OpenOutcome(node="n", incident="i", opened=Opened.HELD_OFF, workflow_id="w", reason="aborted by ada")
+    for opened in (Opened.HELD_OFF, Opened.REFUSED):
+        hold_offs.note_refused_opening(state, HELD_WITH, replace(outcome, opened=opened))
         seen_by(state, report(checks=(), seen_nodes=SEEMS_WELL))
-        assert bool(state.held_off) is until_well
+        assert bool(state.held_off) is (opened is Opened.HELD_OFF)
 
 
 def test_a_refused_request_for_a_node_that_is_well_is_not_tried_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

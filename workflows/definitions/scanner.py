@@ -148,7 +148,7 @@ class HealthScanner:
     @workflow.query(description="What was seen and not repaired, as far as it is not recorded yet.")
     def spells(self) -> ScannerSpells:
         """What was seen and not repaired, as far as it is not recorded yet."""
-        return self._story.spells.known()
+        return self._story.spells.handed_over()
 
     @workflow.query(description="Which cluster it scans: the uid of kube-system (not for people).")
     def cluster_uid(self) -> str:

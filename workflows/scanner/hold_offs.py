@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from temporalio import workflow
 
-from activities.contracts.episodes import EpisodeDescription
+from activities.contracts.episodes import EpisodeDescription, Opened, OpenOutcome
 from policy.checks.fence_policies import NO_POLICIES, Attempts, PowerMoment, left_alone_until
 from policy.episode.advice import until_well_or_asked
 from policy.episode.messages import NeedKind, Outcome, SeenNode
@@ -46,7 +46,7 @@ def against_requests(state: ScannerState) -> list[HoldOff]:
     """The same for an episode that asks. It has the node's workflow id: that it kept others from the node is no reason against
     it."""
     now = workflow.now()
-    return [held for held in state.held_off.values() if not held.holder and (held.until is None or held.until > now)]
+    return [each for each in state.held_off.values() if not each.holder and (each.until is None or each.until > now)]
 
 
 def is_left_alone(state: ScannerState, node: str) -> bool:
@@ -54,14 +54,17 @@ def is_left_alone(state: ScannerState, node: str) -> bool:
     return node in state.settling or node in state.held_off
 
 
-def note_refused_opening(
-    state: ScannerState, permit: Permit, reason: str, *, holder: str, until_well: bool, until: datetime | None = None
-) -> None:
-    """The episode of that permit could not be opened. until_well: until a person's word ends, the last one of which is known;
-    else for a moment."""
-    until = until if until_well else workflow.now() + AFTER_REFUSAL
-    judges = _judges(state, permit.node, permit) if until_well else ()
-    state.held_off[permit.node] = HoldOff(node=permit.node, reason=reason, until=until, holder=holder, judges=judges)
+def note_refused_opening(state: ScannerState, permit: Permit, outcome: OpenOutcome) -> None:
+    """The episode of that permit could not be opened. HELD_OFF: until a person's word ends, the last one of which is known; else
+    for a moment."""
+    by_word = outcome.opened is Opened.HELD_OFF
+    state.held_off[permit.node] = HoldOff(
+        node=permit.node,
+        reason=outcome.reason or outcome.holder,
+        until=outcome.until if by_word else workflow.now() + AFTER_REFUSAL,
+        holder=outcome.holder,
+        judges=_judges(state, permit.node, permit) if by_word else (),
+    )
 
 
 def end_by_person(state: ScannerState, episode: EpisodeDescription) -> None:
@@ -72,12 +75,12 @@ def end_by_person(state: ScannerState, episode: EpisodeDescription) -> None:
         return
     if not episode.open or not episode.by_person:
         return
-    if (held := state.held_off.get(node)) is not None and not held.holder:
+    if (hold_off := state.held_off.get(node)) is not None and not hold_off.holder:
         del state.held_off[node]
     state.attempts.pop(node, None)
 
 
-def closing(state: ScannerState) -> dict[str, datetime]:
+def just_ended(state: ScannerState) -> dict[str, datetime]:
     """The incidents that have just been released for good, and when."""
     return {incident: at for incident, at in state.released.items() if workflow.now() - at < CLOSING}
 
@@ -108,7 +111,7 @@ def note_release(state: ScannerState, release: Release) -> None:
 def note_closed(state: ScannerState, node: str, incident: str) -> None:
     """An episode has ended, by its release or as Temporal shows: the last report may be from before that."""
     state.settling.add(node)
-    state.released = closing(state) | {incident: workflow.now()}
+    state.released = just_ended(state) | {incident: workflow.now()}
 
 
 def _note_power(state: ScannerState, release: Release) -> None:
@@ -152,8 +155,8 @@ def _hold_off_after_failures(state: ScannerState, release: Release) -> None:
 
 
 def _is_held_longer(state: ScannerState, node: str, until: datetime) -> bool:
-    held = state.held_off.get(node)
-    return held is not None and (held.until is None or held.until >= until)
+    hold_off = state.held_off.get(node)
+    return hold_off is not None and (hold_off.until is None or hold_off.until >= until)
 
 
 def forget_what_is_over(state: ScannerState, report: ScanReport) -> None:
@@ -171,25 +174,25 @@ def forget_what_is_over(state: ScannerState, report: ScanReport) -> None:
     for node in state.settling | asked_for:
         seen.pop(node, None)  # what it was before its episode's end; or it is asked for although it is well
     found = (
-        _still_held(held, seen.get(node), report, now)
-        for node, held in state.held_off.items()
-        if held.until is None or held.until > now
+        _still_held(hold_off, seen.get(node), report, now)
+        for node, hold_off in state.held_off.items()
+        if hold_off.until is None or hold_off.until > now
     )
-    state.held_off = {held.node: held for held in found if held is not None}
+    state.held_off = {hold_off.node: hold_off for hold_off in found if hold_off is not None}
 
 
-def _still_held(held: HoldOff, seen: SeenNode | None, report: ScanReport, now: datetime) -> HoldOff | None:
+def _still_held(hold_off: HoldOff, seen: SeenNode | None, report: ScanReport, now: datetime) -> HoldOff | None:
     """None: it is free again."""
     is_gone = seen is not None and not seen.present and not seen.others  # no node, no Machine of it: what comes is another one
     if seen is None or not (is_gone or (seen.ready and not seen.unhealthy and not seen.soon)):
-        return held
+        return hold_off
     versions = _versions_of(report)
-    judged = set(held.judges) <= {_version(key, versions) for key in seen.checks}
-    if held.until is None and any(each.error for each in report.checks):
+    judged = set(hold_off.judges) <= {_version(key, versions) for key in seen.checks}
+    if hold_off.until is None and any(each.error for each in report.checks):
         judged = False  # it is not known which nodes that check would count
-    if judged or is_gone or (held.looked_well is not None and now - held.looked_well >= UNJUDGED):
+    if judged or is_gone or (hold_off.looked_well is not None and now - hold_off.looked_well >= UNJUDGED):
         return None
-    return held if held.looked_well is not None else replace(held, looked_well=now)
+    return hold_off if hold_off.looked_well is not None else replace(hold_off, looked_well=now)
 
 
 def _judges(state: ScannerState, node: str, permit: Permit | None) -> tuple[str, ...]:

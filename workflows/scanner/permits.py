@@ -34,7 +34,6 @@ from policy.scan.permit_rules import checks_of, groups_of
 from policy.scan.scan_report import Candidate, LeftOver, ScanReport
 from workflows.kit import options
 from workflows.scanner import hold_offs
-from workflows.scanner.hold_offs import CLOSING, closing
 from workflows.scanner.state import ScannerInput, ScannerState
 
 # Which episodes hold nodes by Temporal's own account: holders are described, and a table without memory is built anew (S14).
@@ -55,7 +54,7 @@ BORN_AGAIN = "a young history that was reset to its first task is seen"
 def strangers(cluster: str, state: ScannerState, report: ScanReport) -> tuple[Permit, ...]:
     """Marked nodes without a permit: an episode holds them that we know nothing of, as after a reset of this workflow, and counts
     as it would at worst until it is described as closed (S14)."""
-    just_released = closing(state)
+    just_ended = hold_offs.just_ended(state)
     return tuple(
         Permit(
             node=seen.node,
@@ -71,7 +70,7 @@ def strangers(cluster: str, state: ScannerState, report: ScanReport) -> tuple[Pe
             found=True,
         )
         for seen in report.seen_nodes
-        if seen.incident and seen.node not in state.permits and seen.incident not in just_released
+        if seen.incident and seen.node not in state.permits and seen.incident not in just_ended
         and state.described.get(seen.incident, True)
     )  # fmt: skip
 
@@ -170,7 +169,7 @@ class Holders:
         self.problem = ""
         for episode in sorted(described.values(), key=lambda each: (each.started or asked_at, each.node)):
             released_at = state.released.get(episode.incident)
-            if not episode.open or released_at is None or asked_at - released_at >= CLOSING:
+            if not episode.open or released_at is None or asked_at - released_at >= hold_offs.CLOSING:
                 # An episode that a predecessor granted keeps its permit, as far as the cap goes; later strangers must ask (S14,
                 # S15, S17).
                 room = not state.known and state.in_use() < self._scanner.cap_under(report)

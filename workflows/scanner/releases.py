@@ -18,8 +18,8 @@ from temporalio.exceptions import ActivityError
 from activities.contracts.episodes import EpisodeDescription
 from policy.episode.messages import Kind, Phase
 from policy.episode.permits import Release
+from workflows.scanner import hold_offs
 from workflows.scanner.background_tasks import BackgroundTasks
-from workflows.scanner.hold_offs import CLOSING
 from workflows.scanner.permits import PAUSE_AFTER_FAILURE, Holders
 from workflows.scanner.state import ScannerState, UnconfirmedRelease
 
@@ -110,7 +110,7 @@ class Releases:
         in_hand = (state.permits.get(release.node), state.need_person.get(release.node), *state.queue)
         if any(each is not None and each.incident == release.incident for each in in_hand):
             return True
-        return is_its and (episode.open or (episode.ended is not None and asked_at - episode.ended < CLOSING))
+        return is_its and (episode.open or (episode.ended is not None and asked_at - episode.ended < hold_offs.CLOSING))
 
 
 def _does(episode: EpisodeDescription, release: Release) -> bool:

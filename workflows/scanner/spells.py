@@ -1,4 +1,5 @@
-"""What the scanner sees and does not repair: it keeps the open spells, counts node-days, and has what is over recorded.
+"""What the scanner sees and does not repair: it keeps the open spells, counts node-days, and has what is over recorded. What it
+has left unrecorded, and which nodes are left alone, the next scanner takes over.
 
 A record is made beside the scan, so that no deadline waits for it, and is asked for until it exists: only then does what it is
 about leave the state. A repetition finds it made, by its workflow id. What can't be recorded now holds back nothing else. Which
@@ -98,8 +99,8 @@ class Spells:
             {*state.spells, *state.held_off}, state.report, room=MAXIMUM_WATCHED, now=workflow.now()
         )
 
-    def known(self, most: int | None = None) -> ScannerSpells:
-        """All that is not recorded yet. most: so many spells, the oldest."""
+    def handed_over(self, most: int | None = None) -> ScannerSpells:
+        """All that is not recorded yet, and which nodes the next scanner leaves alone. most: so many spells, the oldest."""
         state = self._state
         held_off = tuple(each for each in state.held_off.values() if each.is_handed_over)
         if state.former_run:
@@ -112,13 +113,13 @@ class Spells:
         """What the last scanner knew, which was terminated, stopped, or reset into this one: its spells in place of what is known
         here, so that each keeps its id, and which nodes are left alone (S19). Before the first decision of this life; where it is
         not answered by then, it is asked for beside the scan."""
-        left = await self._asked(run_id)
+        left = await self._take_over_from(run_id)
         if left and workflow.patched(ASKED_LATER):
             self._state.former_run, self._state.former_until = left, workflow.now() + ASKED_FOR
 
-    async def _asked(self, run_id: str) -> str:
-        """Take over what that run knew. Returns the run that is to be asked next: itself again, or one that it could not ask
-        either. "": none."""
+    async def _take_over_from(self, run_id: str) -> str:
+        """Ask that run what it knew. Returns the run that is to be asked next: itself again, or one that it could not ask either.
+        "": none."""
         state = self._state
         try:
             request = FormerRun(workflow_id=workflow.info().workflow_id, run_id=run_id)
@@ -141,7 +142,7 @@ class Spells:
         """Until it is answered, in this history or the next; after that time its spells are lost."""
         state = self._state
         if state.former_run:
-            state.former_run = await self._asked(state.former_run)
+            state.former_run = await self._take_over_from(state.former_run)
         if state.former_run and state.former_until is not None and workflow.now() >= state.former_until:
             workflow.logger.warning("what the last scanner has not recorded is lost")
             state.former_run = ""

@@ -432,7 +432,7 @@ class ScannerStory:
             *(self.permits.reserve_for_candidate(each, state=PermitState.PARKED) for each in admission.exhausted),
         ]
         if not report.view.stale and report.lease.held:
-            known = [*(permit.incident for permit in self.permits.counted(report)), *hold_offs.closing(state)]
+            known = [*(permit.incident for permit in self.permits.counted(report)), *hold_offs.just_ended(state)]
             reserved += [
                 self.permits.reserve_for_clean_up(orphan)
                 for orphan in orphans(report.seen_nodes, known)
@@ -491,10 +491,10 @@ class ScannerStory:
         state.remove(outcome.node, outcome.incident)
         state.notified.pop(outcome.node, None)  # another episode may have the node
         if permit is not None:
-            reason, held = outcome.reason or outcome.holder, outcome.opened is Opened.HELD_OFF
             about = {"node": permit.node, "uid": permit.node_uid, "incident": permit.incident, "rule": outcome.opened.value}
+            reason = outcome.reason or outcome.holder
             state.record(self._scanner.cluster, DecisionKind.REFUSED, act="open", message=reason, **about)
-            hold_offs.note_refused_opening(state, permit, reason, holder=outcome.holder, until_well=held, until=outcome.until)
+            hold_offs.note_refused_opening(state, permit, outcome)
         self._underway.changed = True
 
     async def _describe(self, nodes: tuple[str, ...], report: ScanReport) -> None:
@@ -649,7 +649,7 @@ class ScannerStory:
             wait=self._longest_wait,
             pauses=pauses.in_force(state.pauses, workflow.now()),
             modes=state.modes,
-            spells=self.spells.known(MOST_SHOWN).spells,
+            spells=self.spells.handed_over(MOST_SHOWN).spells,
             open_spells=len(state.spells) + state.spells_left_out,
         )
 
