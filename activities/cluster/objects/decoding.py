@@ -187,6 +187,10 @@ class _ObjectMetadata(msgspec.Struct, rename="camel"):
     namespace: str | None = None
     resource_version: str = ""
 
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
 
 class _Object(msgspec.Struct):
     metadata: _ObjectMetadata
@@ -299,8 +303,7 @@ def _read_attachment(raw: msgspec.Raw) -> Item[str]:
 
 def _read_object(raw: msgspec.Raw) -> Item[dict[str, Any]]:
     metadata = _object.decode(raw).metadata
-    key = f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
-    return Item(key, metadata.resource_version, _anything.decode(raw))
+    return Item(metadata.key, metadata.resource_version, _anything.decode(raw))
 
 
 def _read_name(raw: msgspec.Raw) -> Item[str]:
@@ -314,13 +317,10 @@ class Fragments:
     def __init__(self, raw: msgspec.Raw) -> None:
         metadata = _object.decode(raw).metadata
         self.name = metadata.name
+        self.key = metadata.key
         self.namespace = metadata.namespace or ""
         self.resource_version = metadata.resource_version
         self._object = _anything.decode(raw)
-
-    @property
-    def key(self) -> str:
-        return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
     def texts(self, *path: str) -> dict[str, str]:
         found: Any = self._object
@@ -351,7 +351,7 @@ class Decoding(Generic[T]):
     read: Callable[[msgspec.Raw], Item[T]]
     stand_in: Callable[[Fragments, str], T] | None = None
 
-    def where(self, counts: Callable[[str], bool], brief: Callable[[msgspec.Raw], Item[T]]) -> Decoding[T]:
+    def brief_unless(self, counts: Callable[[str], bool], brief: Callable[[msgspec.Raw], Item[T]]) -> Decoding[T]:
         """The same for objects of namespaces that count; of those of others no more than `brief` reads is ever held."""
 
         def read(raw: msgspec.Raw) -> Item[T]:
@@ -423,12 +423,12 @@ class _Brief(msgspec.Struct):
     status: msgspec.Raw = msgspec.Raw(b"null")
 
 
-class _BriefStatus(msgspec.Struct):
+class _Conditions(msgspec.Struct):
     conditions: list[WireCondition] | None = None
 
 
 _brief = msgspec.json.Decoder(_Brief)
-_brief_status = msgspec.json.Decoder(_BriefStatus | None)
+_conditions = msgspec.json.Decoder(_Conditions | None)
 
 
 def brief_object(raw: msgspec.Raw) -> Item[dict[str, Any]]:
@@ -446,11 +446,11 @@ def brief_object(raw: msgspec.Raw) -> Item[dict[str, Any]]:
             "annotations": {key: annotations[key][:LONGEST_WORD] for key in _SAYS_WHAT_IT_IS if key in annotations},
             "ownerReferences": [{"kind": each.kind, "name": each.name} for each in owners[:MOST_OWNERS]],
         }
-        status = _brief_status.decode(found.status) or _BriefStatus()
+        status = _conditions.decode(found.status) or _Conditions()
         answers = (each for each in status.conditions or () if each.type == SUCCEEDED)
         conditions += [{"type": each.type, "status": each.status[:LONGEST_WORD]} for each in islice(answers, 1)]
     item = {"metadata": {key: value for key, value in says.items() if value}, "status": {"conditions": conditions}}
-    return Item(f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name, metadata.resource_version, item)
+    return Item(metadata.key, metadata.resource_version, item)
 
 
 class _TemplateSpec(msgspec.Struct):
@@ -479,15 +479,11 @@ TEMPLATE_DECODING: Decoding[dict[str, Any]] = Decoding("object", _read_template)
 # Remediation objects, of any kind.
 
 
-class _RemediationStatus(msgspec.Struct):
-    conditions: list[WireCondition] | None = None
-
-
 class _Remediation(msgspec.Struct, rename="camel"):
     metadata: WireMetadata
     api_version: str = ""
     kind: str = ""
-    status: _RemediationStatus | None = None
+    status: _Conditions | None = None
 
 
 _remediation = msgspec.json.Decoder(_Remediation)
@@ -521,7 +517,7 @@ def remediation_decoding(
             permanent_node_deletion_expected=conditions.get(says.node_goes, "")[:LONGEST_WORD],
             well_since=moment_of(annotations.get(HEALTHY_DELAY_ANNOTATION, "")),
         )
-        return Item(f"{view.ref.namespace}/{view.ref.name}", found.metadata.resource_version, view)
+        return Item(f"{view.ref.namespace}/{view.ref.name}", metadata.resource_version, view)
 
     def stand_in(rest: Fragments, _problem: str) -> RemediationObject:
         ref = ObjectRef(api_version=api_version, kind=kind, name=rest.name, namespace=rest.namespace or DEFAULT_NAMESPACE)

@@ -177,7 +177,7 @@ def counting_machines(api: MachineApi, namespaces: Collection[str]) -> Decoding[
         }
         return Item(item.key, item.resource_version, replace(machine, **some))
 
-    return decoding.where(counts, brief)
+    return decoding.brief_unless(counts, brief)
 
 
 def _view(machine: _Machine, api: MachineApi) -> MachineView:

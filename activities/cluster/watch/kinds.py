@@ -2,7 +2,7 @@
 
 A scanner's watches, a snapshot for people, the reader of files, and the rights that a deployment asks for are all made from it: a
 kind with a row here is followed, listed, read from files and granted; one without is not. The kinds that health checks name are
-not known before a check names them: `made_for` and `named` say what they are. `watches.py` follows, `snapshot.py` lists,
+not known before a check names them: `made_for` and `template_kind` say what they are. `watches.py` follows, `snapshot.py` lists,
 `offline.py` reads files, `starter/deploy/rights.py` prints; how a decoded object enters the ledger is `intake.py`.
 
 Loaded by commands that need no client, so nothing here imports one.
@@ -146,7 +146,8 @@ class ReadKind:
     optional: whether a server may not know it.
     read_singly: whether a last look reads single ones, which takes a right of its own. only: the one name that is read.
     namespace: the one namespace, "" for all. counts: whether an object of that namespace does. about: which of its objects are
-    meant. alternatives: other names of its resource. each_server: also of the management cluster.
+    meant. alternatives: other names of its resource. metadata_only: whether no more of it is asked for. each_server: also of the
+    management cluster.
     """
 
     resource: Resource
@@ -183,7 +184,7 @@ class ReadKind:
             return self.decoding
         if (api := MACHINE_API_OF.get(self.resource)) is not None:
             return counting_machines(api, source.machines)
-        return self.decoding.where(lambda namespace: self.counts(source, self.resource.ref("", namespace)), brief_object)
+        return self.decoding.brief_unless(lambda namespace: self.counts(source, self.resource.ref("", namespace)), brief_object)
 
     @property
     def verbs(self) -> tuple[str, ...]:
