@@ -83,7 +83,10 @@ async def test_s37_an_hour_without_workers_uses_up_no_patience(env: WorkflowEnvi
 
 def test_s33_after_a_standstill_only_reads_and_repeatable_writes_are_asked_for_again() -> None:
     """S33: nothing that is tried once; and what people are told goes with the next act instead."""
-    again, once = (options.cluster_read, options.cluster_write), (options.publication, options.consequence, options.remediation)
+    again, once = (
+        (options.cluster_read, options.cluster_write),
+        (options.publication, options.consequence, options.machine_deletion),
+    )
     assert all(options.is_repeated(how("c")) for how in again)
     assert not any(options.is_repeated(how("c")) for how in once)
 

@@ -135,7 +135,8 @@ def scan(cluster: str, wait: timedelta, *, rests: bool = False) -> ActivityConfi
 
 
 def report(cluster: str) -> ActivityConfig:
-    """Telling people of what is no episode's: bounded, so that a failing API never holds up the scanner."""
+    """A write that nothing depends on, such as telling people of what is no episode's: bounded, so that a failing API never holds
+    up the scanner."""
     return ActivityConfig(
         task_queue=cluster_queue(cluster),
         start_to_close_timeout=CLUSTER_TRY,
@@ -232,7 +233,7 @@ DELETION_DEADLINE = CONSEQUENCE_DEADLINE + IN_FLIGHT_MARGIN
 """So long a request for a deletion may still be under way, with the margin."""
 
 
-def remediation(cluster: str) -> ActivityConfig:
+def machine_deletion(cluster: str) -> ActivityConfig:
     """Asking for the deletion of a Machine that is then followed: the same, but that a worker that is lost is noticed at once.
     Whatever it still has in flight can only delete the very Machine, and whether it has is read before anything else."""
     return consequence(cluster) | {"heartbeat_timeout": LOST_WORKER}

@@ -430,7 +430,7 @@ class DeleteMachine(ReplacingStep):
                 before=before,
                 automatic=pin.need.kind.automatic,
             ),
-            options.remediation,
+            options.machine_deletion,
             f"asks for the deletion of {pin.machine.name}",
         )
 
