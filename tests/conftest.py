@@ -66,9 +66,10 @@ TOGETHER = ("tests/simulator/cluster/", "tests/web/", "tests/power/ec2/")
 """What one process takes whole: simulated clusters, one at a time; pages, as each process has a browser of its own; and EC2, as
 each process would load moto, for four seconds of a processor."""
 
-LANES = {"patient": PATIENT, "prompt": WHOLE, "calm": CALM}
-"""The rest of them is prompt: there accidents and time-outs are measured in fractions of a second, so one process has the systems
-and one the simulated clusters. One has all that are patient: two at a time would be too much work."""
+LANES = {"patient": PATIENT, "calm": CALM, "prompt": WHOLE}
+"""The first that fits counts. The rest of them is prompt: there accidents and time-outs are measured in fractions of a second,
+so one process has the systems and one the simulated clusters. One has all that are patient: two at a time would be too much
+work."""
 
 ORDER = ("patient", "", "prompt", "calm")
 """In which order they are begun; "" is what needs no lane."""
@@ -94,7 +95,7 @@ hypothesis.settings.register_profile(
 
 def _lane(nodeid: str) -> str:
     """The lane of a test or its file, "" where it needs none."""
-    return next((name for name in ("patient", "calm", "prompt") if nodeid.startswith(LANES[name])), "")
+    return next((name for name, begins in LANES.items() if nodeid.startswith(begins)), "")
 
 
 @functools.cache
@@ -199,7 +200,7 @@ class BySurroundings(LoadScopeScheduling):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> BySurroundings:
-    """Who runs what (`--dist loadgroup` of this version leaves the groups out with this pytest)."""
+    """Which process runs what (`--dist loadgroup` of this version leaves the groups out with this pytest)."""
     return BySurroundings(config, log)
 
 

@@ -20,8 +20,8 @@ from tests.workflows.attempts import START, Attempt
 from tests.workflows.fleet import TIMEOUT, Body, Episode, Fleet, Written
 
 Fact = tuple[str, ...]
-Rule = tuple[str, tuple[str, ...], str]
-"""Mode, nodes, rack."""
+SetMode = tuple[str, tuple[str, ...], str]
+"""What people have set: mode, nodes, rack."""
 SEEN = timedelta(seconds=30)
 """How old a report may be by which an episode is opened (15 s), and how long it may have been on its way, or behind, before."""
 SHOWN = timedelta(seconds=45)
@@ -37,7 +37,7 @@ EXCLUDED, HELD, OFF, MODE, MOST = (
     "nodewarden.io/mode",
     "nodewarden.io/max-in-flight",
 )
-RULES = {"gone": "S9", "well": "S6", "uncovered": "S13", "breaker": "S17", "check paused": "S17", "stale": "S18"} | {
+SAFETY_RULES = {"gone": "S9", "well": "S6", "uncovered": "S13", "breaker": "S17", "check paused": "S17", "stale": "S18"} | {
     "lease lost": "S38",
     "observed": "S52",
     "quorum": "S15",
@@ -72,11 +72,11 @@ class FleetReferee:
 
     def __init__(self, fleet: Fleet, default: str) -> None:
         self.fleet, self.default = fleet, default
-        self.rules: list[Rule] = []
+        self.rules: list[SetMode] = []
         """What people have set, the oldest first."""
-        self.before: list[Rule] = []
+        self.before: list[SetMode] = []
         """What was set before a reset, or a beginning: it goes on lowering (S52), but for nodes that a rule of `fresh` covers."""
-        self.fresh: list[Rule] = []
+        self.fresh: list[SetMode] = []
         self.ruled_at = START
         """When people have set a mode last."""
         self.pauses: dict[str, tuple[datetime, datetime | None]] = {}
@@ -229,7 +229,7 @@ class FleetReferee:
         for fact in facts:
             if self.held_for(fact, decided):
                 since = self.fleet.now - self.since[fact]
-                self.fault(RULES.get(fact[0], "S20"), f"an episode of {node} begins under {check}, and {fact} for {since}")
+                self.fault(SAFETY_RULES.get(fact[0], "S20"), f"an episode of {node} begins under {check}, and {fact} for {since}")
         if self.since.get(("ruled out", node)) == self.ruled_at < decided:  # by that command, and not by another label
             self.fault("S52", f"an episode of {node} begins {decided - self.ruled_at} after a person has set observe")
         seen = {state.uid for state in self.states(node, decided - SEEN, decided)}
@@ -261,7 +261,7 @@ class FleetReferee:
             facts += [("well", node), ("uncovered", node, check.name), (mode, node, check.name)]
         for fact in facts:
             if self.held_for(fact, looked, now):
-                self.fault(RULES.get(fact[0], "S52" if "below" in fact[0] else "S20"), f"{needs} of {node}: {fact}")
+                self.fault(SAFETY_RULES.get(fact[0], "S52" if "below" in fact[0] else "S20"), f"{needs} of {node}: {fact}")
         if all(state.uid != episode.uid for state in self.states(node, looked, looked)):
             self.fault("S9", f"{needs} of {node}, which was another Node than {episode.uid} when it was looked at")
         self.not_paused(looked, f"{needs} of {node} on a look")
@@ -442,16 +442,16 @@ class FleetReferee:
         return any(self.mode(body, each) == "observe" for each in checks)
 
 
-def rules_of(status: Any) -> list[Rule]:
+def rules_of(status: Any) -> list[SetMode]:
     """What people have set, as the scanner says."""
     return [*map(_rule, status.modes.rules)]
 
 
-def _rule(said: Any) -> Rule:
+def _rule(said: Any) -> SetMode:
     return said.mode.value, said.nodes, said.selector.removeprefix("rack=")
 
 
-def covers(rule: Rule, body: Body) -> bool:
+def covers(rule: SetMode, body: Body) -> bool:
     """Whether that rule of people is for that node."""
     _, nodes, rack = rule
     return (body.rack == rack and body.present) if rack else (not nodes or body.name in nodes)
