@@ -195,12 +195,12 @@ class ClusterIsolation(ClusterActivities, IsolationActivities):
         return result
 
 
-def cordon_edit(node: LiveNode, target: Target, now: datetime) -> Edit:
-    """Cordon a node that carries our mark, and note there that we did."""
-    found = require_held(node, target, "it is not cordoned")
+def cordon_edit(node: LiveNode, target: Target, now: datetime, mark: Mark | None = None) -> Edit:
+    """Cordon a node that carries our mark, and note there that we did. mark: ours, where it is written with the cordon."""
+    found = mark or require_held(node, target, "it is not cordoned")
     if node.view.unschedulable:
         by = "by us" if found.cordoned else "by another owner; left unchanged"
-        return Edit(detail=f"cordoned already {by}", mark=found)
+        return Edit(detail=f"cordoned already {by}", operations=write_mark(node, found) if mark else (), mark=found)
     mark = replace(claim(found, target, now), cordoned=True)
     return Edit(detail="cordoned", operations=(*write_mark(node, mark, cordons=True), *cordon()), mark=mark)
 

@@ -114,11 +114,11 @@ class ClusterTarget(ClusterActivities, TargetActivities, RepetitionActivities):
         )
         hosts = await self._served.credential_hosts()
         target, at_once = _target_of(request, pinned), bool(request.marks_as) and not adopted
-        added = await self._marked_at_once(target, request.not_after, node) if at_once else None
-        cordoned = None
-        if request.cordons and added is not None and begins_with_cordon(plan):
-            cordoned = await self._cordoned_at_once(target, need, request)
-            added = cordoned.added if cordoned is not None else added
+        cordons = at_once and request.cordons and begins_with_cordon(plan)
+        cordoned = await self._cordoned_at_once(target, need, request) if cordons else None
+        added = cordoned.added if cordoned is not None else None
+        if at_once and cordoned is None:
+            added = await self._marked_at_once(target, request.not_after, node)
         return PinResult(
             pinned=pinned,
             plan=self._licences.sealed(wanted.cluster, view.name, plan, hosts),
@@ -149,7 +149,8 @@ class ClusterTarget(ClusterActivities, TargetActivities, RepetitionActivities):
             return None
 
     async def _cordoned_at_once(self, target: Target, need: Need, request: PinRequest) -> ActResult | None:
-        """None: the node is not cordoned, for all that is known. Its isolation looks again, and says what is in the way."""
+        """Our mark and the cordon in one write, of the very Node that was looked at. None: it is not cordoned, for all that is
+        known. Its isolation looks again, and says what is in the way."""
         look = LookRequest(
             target=target,
             need=replace(need, reason="", requester=""),
@@ -162,17 +163,18 @@ class ClusterTarget(ClusterActivities, TargetActivities, RepetitionActivities):
                 seen, node = await self._last_look.look_at_node(look)
                 if seen.verdict is not LookVerdict.GO:
                     return None
-                edit = edit_node(
-                    self._connection,
-                    target.pinned.node,
-                    lambda node: cordon_edit(node, target, self._clock()),
-                    not_after=request.not_after,
-                    read=node,
-                )
-                return self._licences.sealed_result(target, await edit)
+
+                def decide(read: LiveNode) -> Edit:
+                    if read.view.resource_version != seen.version:
+                        raise failure(ErrorType.TRANSIENT, "it was changed since it was looked at")
+                    now = self._clock()
+                    return cordon_edit(read, target, now, mark_edit(read, target, now).mark)
+
+                result = await edit_node(self._connection, target.pinned.node, decide, not_after=request.not_after, read=node)
+                return self._licences.sealed_result(target, result)
         except (ApplicationError, TimeoutError) as error:
             why = str(error) or f"not done within {AT_ONCE_SECONDS:g} s"
-            activity.logger.info("Node/%s is marked and not cordoned yet: %s", target.pinned.node, why)
+            activity.logger.info("Node/%s is not cordoned yet: %s", target.pinned.node, why)
             return None
 
     async def _mark(

@@ -435,6 +435,7 @@ class TestMarkedAtOnce:
         assert (await pin(ready, marks_as="run-1")).added is None
 
 
+HELD = {"metadata": {"annotations": {"nodewarden.io/hold": "true"}}}
 BY_CHECK = Need(kind=NeedKind.CHECK, check=CHECK_REF)
 AT_ONCE: dict[str, Any] = {"marks_as": "run-1", "cordons": True, "need": BY_CHECK, "holder": HOLDER}
 
@@ -466,14 +467,25 @@ class TestCordonedAtOnce:
         licensed.server.requests.reset()
         assert (await pin(licensed, **AT_ONCE)).cordoned == "cordoned"
         assert licensed.server.requests.total("get", "nodes", "nodewarden/") == 2
-        assert licensed.writes == 2
+        assert licensed.writes == 1, "our mark and the cordon"
 
-    async def test_s20_what_others_write_before_the_mark_is_seen_by_the_look_of_the_cordon(self, licensed: World) -> None:
-        """A person holds the node after it was pinned: the look is a reading of its own, and does not believe the pin's."""
+    async def test_s20_what_others_write_after_the_look_is_not_cordoned_without_another(self, licensed: World) -> None:
+        """A person holds the node: it is marked as it is then."""
         await licensed.add_template()
-        licensed.connection.before_writes.append(
-            lambda: licensed.change_node({"metadata": {"annotations": {"nodewarden.io/hold": "true"}}})
-        )
+        licensed.connection.before_writes.append(lambda: licensed.change_node(HELD))
+        result, node = await pin(licensed, **AT_ONCE), await licensed.node()
+        assert (result.cordoned, node["spec"].get("unschedulable"), result.added is not None) == ("", None, True)
+
+    async def test_s20_the_look_of_the_cordon_does_not_believe_what_the_pin_has_read(
+        self, licensed: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        await licensed.add_template()
+
+        async def held_meanwhile() -> dict[str, tuple[str, ...]]:
+            await licensed.change_node(HELD)
+            return {}
+
+        monkeypatch.setattr(licensed.target, "_served", replace(licensed.target._served, credential_hosts=held_meanwhile))
         result, node = await pin(licensed, **AT_ONCE), await licensed.node()
         assert (result.cordoned, node["spec"].get("unschedulable"), result.added is not None) == ("", None, True)
 
@@ -482,7 +494,7 @@ class TestCordonedAtOnce:
         """What is in the way is said by the isolation that follows."""
         await licensed.add_template()
         if in_the_way == "hold":
-            await licensed.change_node({"metadata": {"annotations": {"nodewarden.io/hold": "true"}}})
+            await licensed.change_node(HELD)
         elif in_the_way == "permit":
             licensed.permits.answer = (False, "held by no episode")
         elif in_the_way == "lease":
