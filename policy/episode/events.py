@@ -6,9 +6,10 @@ its headline on the Node and on the NodeFence (`policy/episode/nodefence.py`). `
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Protocol, TypeVar
 
 from policy.episode.messages import EpisodeStatus, Phase, RecordEntry
 from policy.fence.config import FenceStep
@@ -128,6 +129,36 @@ def event_of(entry: RecordEntry) -> EpisodeEvent | None:
         return EpisodeEvent(reason=EventReason.STEP_SKIPPED, message=f"{entry.act}: {entry.detail}")
     reason = _OF_RECORD.get((entry.act, entry.outcome))
     return EpisodeEvent(reason=reason, message=entry.detail) if reason is not None else None
+
+
+class Headline(Protocol):
+    """What people read of an Event."""
+
+    @property
+    def reason(self) -> str: ...
+    @property
+    def message(self) -> str: ...
+
+
+Line = TypeVar("Line", bound=Headline)
+
+_TOLD_BY = {FenceStep.ISOLATION: EventReason.NODE_ISOLATED, FenceStep.RECOVERY: EventReason.EPISODE_ENDED}
+"""What says how a step has succeeded says that it has."""
+
+
+def without_repetition(events: Iterable[Line]) -> list[Line]:
+    """Of the Events of one moment, in their order, those that tell more than the others: what has come of a step tells that it
+    was begun."""
+    kept = list[Line]()
+    for event in events:
+        succeeded = FenceStep(event.message) if event.reason == EventReason.STEP_SUCCEEDED else None
+        step = FenceStep.POWER_MANAGEMENT if event.reason == EventReason.NODE_POWERED_OFF else succeeded
+        if step is not None:
+            began = f"{step}: "
+            kept = [each for each in kept if each.reason != EventReason.STEP_STARTED or not each.message.startswith(began)]
+        if succeeded is None or _TOLD_BY.get(succeeded) not in {each.reason for each in kept}:
+            kept.append(event)
+    return kept
 
 
 def events_between(before: EpisodeStatus | None, after: EpisodeStatus, failure: str) -> Iterator[EpisodeEvent]:

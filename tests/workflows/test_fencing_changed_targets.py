@@ -174,7 +174,7 @@ async def test_a_taint_that_could_not_be_removed_goes_before_the_flow_begins_aga
 
 
 @pytest.mark.parametrize(
-    ("look", "after", "command"), [("look", "event StepSucceeded", "off"), ("glance", "event WorkloadsFreed", "on")]
+    ("look", "after", "command"), [("look", "event NodeIsolated", "off"), ("glance", "event WorkloadsFreed", "on")]
 )
 async def test_what_stood_still_after_its_look_looks_again_before_it_commands(
     env: WorkflowEnvironment, look: str, after: str, command: str

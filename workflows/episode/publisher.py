@@ -25,7 +25,7 @@ from activities.contracts.target import (
     TargetActivities,
 )
 from activities.errors import error_message
-from policy.episode.events import event_of, events_between
+from policy.episode.events import event_of, events_between, without_repetition
 from policy.episode.messages import EpisodeStatus, RecordEntry
 from policy.episode.nodefence import MAXIMUM_JOBS, job_of, shown_status, transition
 from policy.fence.config import FenceStep
@@ -133,7 +133,8 @@ class Publisher:
                 message=self._state.message,
             )
         state = self._state
-        publication = Publication(shown=shown, events=tuple(state.events), off=state.off, entries=tuple(state.entries))
+        events = tuple(without_repetition(state.events))
+        publication = Publication(shown=shown, events=events, off=state.off, entries=tuple(state.entries))
         state.entered, state.events, state.off, state.entries = None, [], None, []
         return publication
 

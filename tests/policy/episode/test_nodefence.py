@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from policy.episode.events import WARNINGS, EventReason, event_of, events_between
+from policy.episode.events import WARNINGS, EpisodeEvent, EventReason, event_of, events_between, without_repetition
 from policy.episode.messages import EpisodeStatus, Kind, Phase, RecordEntry
 from policy.episode.nodefence import LONGEST_NAME, STATUSES, STEPS, job_of, node_fence_name, retries, transition
 from policy.fence.config import FenceStep
@@ -150,3 +150,24 @@ def test_every_reason_is_spelled_as_those_of_kubernetes_are() -> None:
     """Alerts and scripts select by them. That each is in this table is for the type checker: `tell` takes nothing else."""
     assert all(re.fullmatch(r"([A-Z][a-z]+)+", reason.value) for reason in EventReason)
     assert set(EventReason) > WARNINGS
+
+
+@pytest.mark.parametrize(
+    ("lines", "kept"),
+    [
+        ("StepStarted isolation: sick, NodeIsolated sick, StepSucceeded isolation", "NodeIsolated"),
+        ("StepStarted isolation: sick, StepSucceeded isolation", "StepSucceeded"),
+        ("NodeIsolated sick", "NodeIsolated"),
+        ("StepStarted power-management: sick, NodePoweredOff off is proven", "NodePoweredOff"),
+        ("StepStarted power-management: sick, StepRetried power-management: try 2", "StepStarted StepRetried"),
+        ("StepSucceeded power-management, StepStarted recovery: sick", "StepSucceeded StepStarted"),
+        ("StepStarted recovery: sick, EpisodeEnded recovered, StepSucceeded recovery", "EpisodeEnded"),
+        (
+            "StepStarted isolation: a, StepSucceeded isolation, StepStarted power-management: a, StepFailed power-management",
+            "StepSucceeded StepStarted StepFailed",
+        ),
+    ],
+)
+def test_of_one_moment_is_told_what_came_of_it(lines: str, kept: str) -> None:
+    events = [EpisodeEvent(reason=EventReason(each.split()[0]), message=each.partition(" ")[2]) for each in lines.split(", ")]
+    assert [event.reason for event in without_repetition(events)] == kept.split()
