@@ -62,7 +62,7 @@ class Fencing:
     history: HistoryCost
     spent: Spent
     seconds: float
-    requests: int
+    requests: Counter[str]
     scanner_events: int | None
     after_deadline: dict[str, float | None]
     problems: list[str]
@@ -94,7 +94,7 @@ class Measured:
             "events": mean(one.history.events for one in each),
             "history, KB": mean(one.history.kilobytes for one in each),
             "events of the scanner": mean(scanner) if scanner else None,
-            "requests to the API server": mean(one.requests for one in each),
+            "requests to the API server": mean(one.requests.total() for one in each),
             "CPU, s": worker + children + temporal,
             "  of the worker": worker,
             "  of processes it started": children,
@@ -115,6 +115,10 @@ class Measured:
     def by_event(self) -> dict[str, float]:
         """How often each type of event is in the history of one fencing, the most frequent first."""
         return _per_fencing([each.history.by_event for each in self.fencings])
+
+    def by_request(self) -> dict[str, float]:
+        """How often each kind of request is made in one fencing, the most frequent first."""
+        return _per_fencing([each.requests for each in self.fencings])
 
     @property
     def problems(self) -> list[str]:
@@ -225,7 +229,8 @@ def show(measured: Sequence[Measured]) -> str:
     ]
     lines = [table(head, rows), ""]
     for each in measured:
-        for what, counts in (("activities", each.by_activity()), ("events", each.by_event())):
+        all_counts = (("activities", each.by_activity()), ("events", each.by_event()), ("requests", each.by_request()))
+        for what, counts in all_counts:
             lines.append(f"{each.platform}, {what} of one: {', '.join(f'{name} {count:g}' for name, count in counts.items())}")
         idle = (each.idle_worker + each.idle_temporal) * 100
         lines.append(f"{each.platform}, taken off: {idle:.1f} % of a core, which worker and Temporal use while nothing happens")
@@ -244,6 +249,7 @@ def as_json(measured: Sequence[Measured]) -> dict[str, Any]:
             "average": {name.strip(): value for name, value in each.figures().items()},
             "activities": each.by_activity(),
             "events": each.by_event(),
+            "requests": each.by_request(),
             "idleCores": {"worker": each.idle_worker, "temporal": each.idle_temporal},
             "problems": each.problems,
         }

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import tempfile
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -83,11 +84,14 @@ class Stage:
         """CPU time up to now."""
         return spent(self.worker, self.temporal)
 
-    def requests(self) -> int:
-        """How many requests nodewarden has made to the API server, watches and reads of everything included."""
+    def requests(self) -> Counter[str]:
+        """How many requests nodewarden has made to the API server, such as `get nodes`, watches and lists included."""
         assert self.system.cluster.api is not None
-        counts = self.system.cluster.api.requests.counts
-        return sum(count for (agent, _verb, _resource), count in counts.items() if agent.startswith("nodewarden/"))
+        found = Counter[str]()
+        for (agent, verb, resource), count in self.system.cluster.api.requests.counts.items():
+            if agent.startswith("nodewarden/"):
+                found[f"{verb} {resource}".strip()] += count
+        return found
 
 
 def spent(worker: WorkerProcess, temporal: TemporalServer) -> Spent:
