@@ -121,6 +121,9 @@ MOST_OPEN = 10_000
 
 WOKEN_AT_ONCE = 50
 
+LEFT_ALONE_FOR_NOW = timedelta(seconds=5)
+"""So long a node waits at least for what the last scanner says of it."""
+
 FOREIGN = "foreign "
 """Begins the incident of a workflow that has our id, and is none of ours: it holds the node, and what it does is not known."""
 
@@ -151,14 +154,14 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
         """Start the episodes, side by side. Raises Expired where that was decided too long ago (S18)."""
         _require_recent(request.decided)
         episodes: list[FencingInput | RemediationInput] = [*request.episodes, *request.remediations]
-        return OpenResult(outcomes=tuple(await asyncio.gather(*(self._open(episode) for episode in episodes))))
+        return OpenResult(outcomes=tuple(await asyncio.gather(*(self._open(each, request.unasked) for each in episodes))))
 
-    async def _open(self, episode: FencingInput | RemediationInput) -> OpenOutcome:
+    async def _open(self, episode: FencingInput | RemediationInput, unasked: bool) -> OpenOutcome:
         workflow_id = episode_id(episode.cluster, episode.node)
         handle: WorkflowHandle[object, EpisodeResult] = self._client.get_workflow_handle(workflow_id, result_type=EpisodeResult)
         kind = Kind.FENCING if isinstance(episode, FencingInput) else Kind.REMEDIATION
         outcome = OpenOutcome(node=episode.node, incident=episode.incident, opened=Opened.STARTED, workflow_id=workflow_id)
-        if (stopped := await _unless_unreadable(self._stopped_since(handle, episode), episode.node)) is not None:
+        if (stopped := await _unless_unreadable(self._stopped_since(handle, episode, unasked), episode.node)) is not None:
             return replace(outcome, opened=Opened.HELD_OFF, reason=stopped.reason, until=stopped.until)
         try:
             started = await self._client.start_workflow(
@@ -232,10 +235,11 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
         return PreserveOutcome(victim=need.victim, opened=Opened.JOINED)
 
     async def _stopped_since(
-        self, handle: WorkflowHandle[object, EpisodeResult], episode: FencingInput | RemediationInput
+        self, handle: WorkflowHandle[object, EpisodeResult], episode: FencingInput | RemediationInput, unasked: bool
     ) -> _Stopped | None:
         """Why a person's word to the last episode still holds: an abort, or a hold with which it was terminated. The node has not
-        been healthy between that and now. None where none does."""
+        been healthy between that and now. unasked: the last scanner has not said yet which nodes are left alone (S19): those that
+        may be wait for it. None where none does."""
         need = episode.need
         if need is None or not need.kind.automatic or (found := await self._last_of(handle)) is None:
             return None
@@ -248,6 +252,9 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
         if last.outcome is Outcome.ABORTED and need.since is not None and need.since <= last.ended:
             ended = f"incident {last.incident} was ended by a person and the node has not been healthy since: {last.message}"
             return _Stopped(f"{ended}; {until_well_or_asked(episode.node)}")
+        if unasked and last.outcome in {Outcome.ABORTED, Outcome.FENCED_OFF}:
+            why = f"incident {last.incident} ended {last.outcome.value}, and the last scanner is still asked who is left alone"
+            return _Stopped(why, datetime.now(UTC) + LEFT_ALONE_FOR_NOW)
         return None
 
     async def _last_of(self, handle: WorkflowHandle[Any, EpisodeResult]) -> tuple[WorkflowExecution, EpisodeResult | None] | None:

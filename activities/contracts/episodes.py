@@ -37,6 +37,8 @@ class OpenRequest:
     remediations: tuple[RemediationInput, ...] = ()
     decided: datetime | None = None
     """By Temporal's clock; None: an older version asks."""
+    unasked: bool = False
+    """Which nodes are to be left alone the last scanner has not said yet."""
 
 
 class Opened(StrEnum):

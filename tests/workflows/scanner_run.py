@@ -88,6 +88,7 @@ class ScriptedCluster:
     outcomes: dict[str, contract.Opened] = field(default_factory=dict)
     asked: list[tuple[str, ...]] = field(default_factory=list)
     """Who was to be opened, call by call."""
+    unasked: list[bool] = field(default_factory=list)
     known: dict[str, contract.EpisodeDescription] = field(default_factory=dict)
     described: list[tuple[str, ...]] = field(default_factory=list)
     found: list[contract.FoundOpen] = field(default_factory=lambda: [contract.FoundOpen(nodes=())])
@@ -192,6 +193,7 @@ class ScriptedCluster:
 
     async def open(self, request: contract.OpenRequest) -> contract.OpenResult:
         self.asked.append(tuple(episode.node for episode in (*request.episodes, *request.remediations)))
+        self.unasked.append(request.unasked)
         await self.may_open.wait()
         self._fails("open", "nobody knows")
         self.order.append("open")

@@ -188,8 +188,9 @@ async def tried(activity: Callable[[Any], Awaitable[Result]], request: object) -
     return await environment.run(activity, request)
 
 
-async def opened(client: Client, episode: FencingInput) -> OpenOutcome:
-    result = await ActivityEnvironment().run(service(client).open, OpenRequest(cluster=CLUSTER, episodes=(episode,)))
+async def opened(client: Client, episode: FencingInput, *, unasked: bool = False) -> OpenOutcome:
+    request = OpenRequest(cluster=CLUSTER, episodes=(episode,), unasked=unasked)
+    result = await ActivityEnvironment().run(service(client).open, request)
     (only,) = result.outcomes
     assert isinstance(only, OpenOutcome)
     return only
@@ -313,6 +314,27 @@ async def test_a_persons_abort_holds_for_the_wish_that_stood_then_even_where_no_
     assert found.opened is expected
     assert ("incident i-1 was ended by a person" in found.reason) is (expected is Opened.HELD_OFF)
     assert (f"`nodewarden fence {node} --reason …`" in found.reason) is (expected is Opened.HELD_OFF)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "kind", "expected"),
+    [
+        (Outcome.ABORTED, NeedKind.CHECK, Opened.HELD_OFF),
+        (Outcome.FENCED_OFF, NeedKind.CHECK, Opened.HELD_OFF),
+        (Outcome.RECOVERED, NeedKind.CHECK, Opened.STARTED),
+        (Outcome.ABORTED, NeedKind.PERSON, Opened.STARTED),
+    ],
+)
+async def test_s19_what_may_be_left_alone_waits_until_the_last_scanner_has_said_so(
+    env: WorkflowEnvironment, outcome: Outcome, kind: NeedKind, expected: Opened
+) -> None:
+    """S19, S44: nothing says since when the node is sick, so that only that scanner knows. For a moment, and then anew."""
+    node = f"left-alone-{uuid4()}"
+    await ends(env.client, node, outcome, queue=OURS)
+    found = await opened(env.client, FencingInput(cluster=CLUSTER, node=node, incident="i-2", need=Need(kind=kind)), unasked=True)
+    if found.opened is Opened.STARTED:
+        await env.client.get_workflow_handle(found.workflow_id).terminate()
+    assert (found.opened, found.until is not None) == (expected, expected is Opened.HELD_OFF)
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts.scan import ScanRequest
 from activities.errors import ErrorType, failure
 from policy.episode.decisions import Decision, DecisionKind
 from policy.episode.gate import MODE
-from policy.episode.messages import SeenNode, episode_id
-from policy.episode.permits import HoldOff
+from policy.episode.messages import Kind, SeenNode, episode_id
+from policy.episode.permits import HoldOff, Permit, PermitState
 from policy.history.spells import MOST_RECORDED, Ending, NodeDays, ObservationRecord, ScannerSpells, Spell
 from policy.scan.scan_report import NodeStanding, ScanReport, WatchedNode
 from policy.values.mode import Mode
@@ -22,7 +23,9 @@ from tests.workflows.surroundings import eventually, let_pass
 from workers.payloads.converter import DATA_CONVERTER
 from workflows.definitions.scanner import HealthScanner
 from workflows.kit.messages import ModeRequest, PauseRequest, StopRequest, UnpauseRequest
-from workflows.scanner.state import ScannerState
+from workflows.scanner.background_tasks import BackgroundTasks
+from workflows.scanner.spells import Spells
+from workflows.scanner.state import ScannerInput, ScannerState
 
 
 def well(*nodes: str) -> tuple[WatchedNode, ...]:
@@ -222,6 +225,29 @@ async def test_s19_a_node_that_a_person_wants_left_alone_is_so_by_the_next_scann
         await scan.until(lambda status: not status.held_off)
         world.show(report("a"))
         await scan.has_opened(1)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_s19_what_the_last_scanner_says_of_who_is_left_alone_outlives_what_holds_off_for_a_moment(late: bool) -> None:
+    """S19, S44: a reset has brought back what was refused for a minute. Where it is said late, a person may have asked since."""
+    short = HoldOff(node="a", reason="refused", until=NOW + timedelta(minutes=1))
+    asked = Permit(workflow_id="w", node="b", kind=Kind.FENCING, incident="i", state=PermitState.OPEN, granted_at=NOW)
+    state = ScannerState(started=NOW, held_off={"a": short}, permits={"b": asked}, former_run="run-1" if late else "")
+    Spells(ScannerInput(cluster="c"), state, BackgroundTasks())._leave_alone([ABORTED, replace(ABORTED, node="b")])
+    assert state.held_off.get("a") == ABORTED
+    assert ("b" in state.held_off) is not late
+
+
+async def test_s19_an_opening_says_that_the_last_scanner_has_not_said_who_is_left_alone(env: WorkflowEnvironment) -> None:
+    """S19, S44: its answer comes after the first scan, as where a queue is full for a moment. An aborted node got an episode."""
+    world = after_another(ScriptedCluster(report("a", "b")))
+    world.former, world.fails["former"] = replace(world.former, held_off=(replace(ABORTED, node="z"),)), 2
+    async with scanning(env, world) as scan:
+        await scan.until(lambda status: bool(status.held_off))
+        await scan.release(world.opened[0])
+        world.show(report("b"))
+        await scan.has_opened(2)
+    assert world.unasked == [True, False]
 
 
 async def test_s19_a_scanner_that_was_stopped_says_who_is_to_be_left_alone(env: WorkflowEnvironment) -> None:

@@ -17,7 +17,7 @@ from temporalio.exceptions import ActivityError
 from activities.contracts.episodes import EpisodeActivities, FormerRun
 from activities.contracts.scan import ObservationActivities, RecordRequest
 from activities.errors import error_message
-from policy.episode.permits import PermitState
+from policy.episode.permits import HoldOff, PermitState
 from policy.history import spell_lifecycle
 from policy.history.spells import MOST_RECORDED, NodeDays, ObservationRecord, ScannerSpells
 from policy.scan.admission import Refused
@@ -130,13 +130,22 @@ class Spells:
             workflow.logger.warning("what the last scanner has not recorded is not known: %s", error_message(error))
             return run_id
         if found.held_off and workflow.patched(HANDED_OVER):
-            state.held_off = {each.node: each for each in found.held_off} | state.held_off
+            self._leave_alone(found.held_off)
         if found.former_run:
             return found.former_run
         state.spells = {each.node: each for each in found.spells if each.ended is None}
         state.spells_ended = [each for each in found.spells if each.ended is not None]
         state.spells_of_storms, state.node_days, state.unrecorded = [], found.days, found.records
         return ""
+
+    def _leave_alone(self, nodes: Iterable[HoldOff]) -> None:
+        """But for one of which an episode has begun before that was known: a person has asked for it since."""
+        state = self._state
+        for each in nodes:
+            permit, known = state.permits.get(each.node), state.held_off.get(each.node)
+            has_begun = bool(state.former_run) and permit is not None and permit.state is PermitState.OPEN
+            if not has_begun and (known is None or not known.is_handed_over):  # one for a moment ends none that lasts
+                state.held_off[each.node] = each
 
     async def _ask_former(self) -> None:
         """Until it is answered, in this history or the next; after that time its spells are lost."""

@@ -463,6 +463,7 @@ class ScannerStory:
             episodes=tuple(each for each in inputs if isinstance(each, FencingInput)),
             remediations=tuple(each for each in inputs if isinstance(each, RemediationInput)),
             decided=workflow.now(),
+            unasked=bool(self._state.former_run),
         )
         names = ", ".join(episode.node for episode in inputs)
         try:
