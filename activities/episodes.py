@@ -53,7 +53,7 @@ from activities.contracts.episodes import (
     OpenResult,
 )
 from activities.contracts.preservation import PreservationStarts, PreserveOutcome, PreserveRequest, PreserveResult
-from activities.contracts.search_attributes import literal
+from activities.contracts.search_attributes import OUTCOME, literal
 from activities.errors import ErrorType, failure
 from activities.our_workflows import NotOurs, OurWorkflows, is_silent
 from policy.episode.advice import until_well_or_asked
@@ -77,6 +77,7 @@ from policy.episode.messages import (
 from policy.episode.modes import CHANGES_REMEMBERED, LONGEST_KEPT, MODE_CHANGES_MEMO, MODES_MEMO, ClusterModes, ModeChanges
 from policy.episode.node_action import CIRCUIT_BREAKER
 from policy.episode.permits import (
+    LONGEST_HELD_OFF,
     HoldOff,
     PermitAnswer,
     PermitDecision,
@@ -481,6 +482,7 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
                 # Whether nodes without a rule were repaired when it ended; a version without modes repaired all along (S52).
                 armed = modes.is_known and modes.default is Mode.REPAIR if modes is not None else None
             ever = f"WorkflowId STARTS_WITH '{prefix}' AND WorkflowType IN ('{Kind.FENCING.value}', '{Kind.REMEDIATION.value}')"
+            left_alone = await self._left_alone(prefix, former.close_time) if former is not None and former.close_time else ()
             if former is not None and armed is None:
                 armed = bool(nodes) or (await self._client.count_workflows(ever, rpc_timeout=QUERY_TIMEOUT)).count > 0
         except RPCError as error:
@@ -500,7 +502,24 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
             mode_changes=changes,
             stopped=stopped,
             stop_ended=stop_ended,
+            left_alone=left_alone,
         )
+
+    async def _left_alone(self, prefix: str, since: datetime) -> tuple[HoldOff, ...]:
+        """The nodes of which the last episode has ended since then as `note_release` of the scanner leaves them alone."""
+        kinds = f"WorkflowType IN ('{Kind.FENCING.value}', '{Kind.REMEDIATION.value}')"
+        ended = f"WorkflowId STARTS_WITH '{prefix}' AND {kinds} AND CloseTime >= '{since.isoformat()}'"
+        query = f"{ended} AND {OUTCOME.name} IN ('{Outcome.ABORTED.value}', '{Outcome.FENCED_OFF.value}')"
+        runs = self._client.list_workflows(query, limit=MOST_HELD_OFF, rpc_timeout=QUERY_TIMEOUT)
+        found = list[HoldOff]()
+        for workflow_id in dict.fromkeys([run.id async for run in runs]):
+            last = await self._last_of(self._client.get_workflow_handle(workflow_id, result_type=EpisodeResult))
+            result = last[1] if last is not None else None
+            if result is not None and result.outcome in {Outcome.ABORTED, Outcome.FENCED_OFF}:
+                node = workflow_id.removeprefix(prefix)
+                reason = f"{result.message} (incident {result.incident}); {until_well_or_asked(node)}"
+                found.append(HoldOff(node=node, reason=in_a_line(reason, LONGEST_HELD_OFF)))
+        return tuple(found)
 
     async def request_permit(self, request: AskPermit) -> PermitAnswer:
         """No scanner is a refusal with its reason; raises Unreachable where one gives no answer."""

@@ -13,7 +13,7 @@ from temporalio import activity
 from activities.contracts import ActivityContract
 from policy.episode.messages import FencingInput, Kind, Phase, RemediationInput, SeenNode
 from policy.episode.modes import ClusterModes, ModeChanges
-from policy.episode.permits import PermitAnswer, PermitRequest, PortionAnswer, PortionRequest
+from policy.episode.permits import HoldOff, PermitAnswer, PermitRequest, PortionAnswer, PortionRequest
 from policy.history.spells import ScannerSpells
 from policy.scan.pauses import Pauses
 
@@ -135,7 +135,8 @@ class FoundOpen:
     sign of it, since a person may ask for one (S52). None where an older version answers. modes, mode_changes, pauses: what
     people had set when it ended, or have set since for those that it was replaced by; ended: when the last one has. stopped: by
     which person it was stopped and why (`STOPPED_MEMO`), () where it was not; stop_ended: when that run ended, None where an
-    older version answers.
+    older version answers. left_alone: nodes of which an episode has ended since `former` did, so that no scanner was told that a
+    person has aborted it, or that its machine stays off.
     """
 
     nodes: tuple[str, ...]
@@ -149,6 +150,7 @@ class FoundOpen:
     mode_changes: ModeChanges = ()
     stopped: tuple[str, ...] = ()
     stop_ended: datetime | None = None
+    left_alone: tuple[HoldOff, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

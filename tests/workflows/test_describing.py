@@ -16,7 +16,7 @@ import pytest
 from temporalio import workflow
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle, WorkflowQueryFailedError
-from temporalio.common import RetryPolicy
+from temporalio.common import RetryPolicy, SearchAttributePair, TypedSearchAttributes
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import ActivityEnvironment, WorkflowEnvironment
@@ -38,6 +38,7 @@ from activities.contracts.episodes import (
     OpenRequest,
 )
 from activities.contracts.preservation import Hold, HoldRequest, PreserveOutcome, PreserveRequest
+from activities.contracts.search_attributes import OUTCOME
 from activities.episodes import EpisodeService, _last_that_knew
 from activities.errors import ErrorType
 from policy.episode.messages import (
@@ -263,11 +264,13 @@ async def test_an_episode_that_does_not_answer_keeps_its_permit(
     assert found.control_plane is None, "S15: it may be a member of the control plane"
 
 
-async def ends(client: Client, node: str, outcome: Outcome, *, queue: str) -> None:
+async def ends(client: Client, node: str, outcome: Outcome, *, queue: str, cluster: str = CLUSTER) -> None:
     """A workflow under the id of the node's episode that has that result."""
+    tagged = TypedSearchAttributes([SearchAttributePair(OUTCOME, outcome.value)])
     async with foreign_worker(client, queue, EndedEpisode):
         ended = FencingInput(cluster=CLUSTER, node=node, incident="i-1", reason=outcome.value)
-        await client.execute_workflow("Fencing", ended, id=episode_id(CLUSTER, node), task_queue=queue)
+        workflow_id = episode_id(cluster, node)
+        await client.execute_workflow("Fencing", ended, id=workflow_id, task_queue=queue, search_attributes=tagged)
 
 
 async def test_s49_that_a_person_has_aborted_it_is_believed_of_no_workflow_of_another_queue(env: WorkflowEnvironment) -> None:
@@ -567,6 +570,25 @@ async def test_whether_a_cluster_was_ever_repaired_is_seen_by_what_has_ended(
         await asyncio.sleep(0.05)
     assert (seen.repaired, seen.nodes) == (repaired, ())
     assert (await found(env.client, f"{cluster}x")).repaired is False
+
+
+async def test_s19_what_a_person_has_aborted_while_no_scanner_ran_is_left_alone_by_the_next_one(env: WorkflowEnvironment) -> None:
+    """S19, S44: none was told of it, and nothing need say since when the node is sick. Not what was aborted under the last
+    scanner, which says itself what it leaves alone, nor what another episode has followed, nor a stranger's."""
+    cluster = f"c{uuid4().hex[:8]}"
+    await ends(env.client, "heard", Outcome.ABORTED, queue=OURS, cluster=cluster)
+    await was(env.client, "HealthScanner", scanner_id(cluster))
+    for node, outcome in (("a", Outcome.ABORTED), ("off", Outcome.FENCED_OFF), ("well", Outcome.RECOVERED)):
+        await ends(env.client, node, outcome, queue=OURS, cluster=cluster)
+    for outcome in (Outcome.ABORTED, Outcome.RECOVERED):
+        await ends(env.client, "again", outcome, queue=OURS, cluster=cluster)
+    await ends(env.client, "strange", Outcome.ABORTED, queue=f"theirs-{uuid4()}", cluster=cluster)
+    async with asyncio.timeout(30):
+        while (await env.client.count_workflows(f"WorkflowId STARTS_WITH '{episode_id(cluster, '')}'")).count < 7:
+            await asyncio.sleep(0.1)
+    seen = await found(env.client, cluster)
+    assert {each.node for each in seen.left_alone} == {"a", "off"}
+    assert all("aborted by ada (the rack is being moved) (incident i-1)" in each.reason for each in seen.left_alone)
 
 
 @workflow.defn(name="HealthScanner")

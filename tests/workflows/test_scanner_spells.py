@@ -227,13 +227,22 @@ async def test_s19_a_node_that_a_person_wants_left_alone_is_so_by_the_next_scann
         await scan.has_opened(1)
 
 
+async def test_s19_a_node_that_was_aborted_while_no_scanner_ran_is_left_alone(env: WorkflowEnvironment) -> None:
+    """S19, S44."""
+    world = after_another(ScriptedCluster(report("a")))
+    world.found = [replace(world.found[0], left_alone=(ABORTED,))]
+    async with scanning(env, world) as scan:
+        await scan.until(lambda status: bool(status.refused))
+        assert not world.opened
+
+
 @pytest.mark.parametrize("late", [False, True])
 def test_s19_what_the_last_scanner_says_of_who_is_left_alone_outlives_what_holds_off_for_a_moment(late: bool) -> None:
     """S19, S44: a reset has brought back what was refused for a minute. Where it is said late, a person may have asked since."""
     short = HoldOff(node="a", reason="refused", until=NOW + timedelta(minutes=1))
     asked = Permit(workflow_id="w", node="b", kind=Kind.FENCING, incident="i", state=PermitState.OPEN, granted_at=NOW)
     state = ScannerState(started=NOW, held_off={"a": short}, permits={"b": asked}, former_run="run-1" if late else "")
-    Spells(ScannerInput(cluster="c"), state, BackgroundTasks())._leave_alone([ABORTED, replace(ABORTED, node="b")])
+    Spells(ScannerInput(cluster="c"), state, BackgroundTasks()).leave_alone([ABORTED, replace(ABORTED, node="b")])
     assert state.held_off.get("a") == ABORTED
     assert ("b" in state.held_off) is not late
 

@@ -130,7 +130,7 @@ class Spells:
             workflow.logger.warning("what the last scanner has not recorded is not known: %s", error_message(error))
             return run_id
         if found.held_off and workflow.patched(HANDED_OVER):
-            self._leave_alone(found.held_off)
+            self.leave_alone(found.held_off)
         if found.former_run:
             return found.former_run
         state.spells = {each.node: each for each in found.spells if each.ended is None}
@@ -138,7 +138,7 @@ class Spells:
         state.spells_of_storms, state.node_days, state.unrecorded = [], found.days, found.records
         return ""
 
-    def _leave_alone(self, nodes: Iterable[HoldOff]) -> None:
+    def leave_alone(self, nodes: Iterable[HoldOff]) -> None:
         """But for one of which an episode has begun before that was known: a person has asked for it since."""
         state = self._state
         for each in nodes:

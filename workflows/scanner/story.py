@@ -170,6 +170,7 @@ class ScannerStory:
         self._holders.was_reset = False
         if found.former:
             await self.spells.take_over(found.former)
+        self.spells.leave_alone(found.left_alone)
         if not self._holders.was_reset and workflow.patched(TOOK_OVER_MEMO):
             workflow.upsert_memo({TOOK_OVER_MEMO: workflow.info().run_id})
 
