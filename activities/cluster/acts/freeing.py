@@ -63,7 +63,7 @@ from activities.contracts.target import (
 from activities.errors import ErrorType, error_type, failure
 from activities.licences import HOW_TO, Levels, Licences
 from activities.worker_clock import begin_by, in_time
-from policy.checks.fence_policies import PolicySource
+from policy.checks.fence_policies import NO_POLICIES, PolicySource
 from policy.episode.gate import Operation, Seen
 from policy.episode.messages import OffProof, Reading, VolumeReading
 from policy.episode.node_action import Verb
@@ -156,6 +156,8 @@ class ClusterFreeing(ClusterActivities, FreeingActivities):
             raise failure(ErrorType.NOT_LICENSED, problem)
 
         def decide(node: LiveNode) -> Edit:
+            if node is not found:  # others have written to it since, a hold for example (S20)
+                require_leave(Seen(node=node.view, cluster_lease="", policies=NO_POLICIES), Operation.FREE, self._clock())
             mark = self._require_fenced(request, node)
             if any((taint.key, taint.effect) == (OUR_TAINT.key, OUR_TAINT.effect) for taint in node.taints):
                 by = "by us" if mark.out_of_service else "by another owner; left unchanged"

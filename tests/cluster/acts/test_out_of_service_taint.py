@@ -13,7 +13,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.contracts.target import LookVerdict, OffNote, Publication
 from activities.errors import ErrorType, failure
-from policy.episode.gate import Operation
+from policy.episode.gate import FENCING_LABEL, HOLD_ANNOTATION, Operation
 from policy.objects.marks import Added
 from simulator.api.control.faults import Accident, Fault
 from simulator.resources import PODS
@@ -50,6 +50,18 @@ class TestTainting:
         assert not result.changed
         assert "another owner" in result.detail
         assert await off.mark() == our_mark(cordoned=True)
+
+
+    @pytest.mark.parametrize(
+        "stops", [{"annotations": {HOLD_ANNOTATION: "not now"}}, {"labels": {FENCING_LABEL: "off"}}], ids=["hold", "fencing off"]
+    )
+    async def test_s20_what_a_person_writes_right_before_it_stops_it(self, off: World, stops: dict[str, Any]) -> None:
+        """S20: the write meets another version of the Node than the one by which it was let do so."""
+        await off.add_pod("db-0")
+        off.connection.before_writes.append(lambda: off.change_node({"metadata": stops}))
+        with refused(ErrorType.NOT_LICENSED):
+            await off.freeing.taint_out_of_service(await off.free())
+        assert (OUT_OF_SERVICE in await taints(off), await off.pods()) == (False, ["db-0"])
 
 
 class TestPodsThatItDrivesOut:
