@@ -122,6 +122,8 @@ MOST_OPEN = 10_000
 
 WOKEN_AT_ONCE = 50
 
+UNCONFIRMED = timedelta(minutes=1)
+"""So long at most a scanner asks whether an end that it was told of is one (`workflows/scanner/releases.py`)."""
 LEFT_ALONE_FOR_NOW = timedelta(seconds=5)
 """So long a node waits at least for what the last scanner says of it."""
 
@@ -506,9 +508,10 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
         )
 
     async def _left_alone(self, prefix: str, since: datetime) -> tuple[HoldOff, ...]:
-        """The nodes of which the last episode has ended since then as `note_release` of the scanner leaves them alone."""
+        """The nodes of which the last episode has ended since the last scanner did, or so shortly before that it may not have
+        believed it yet, as `note_release` of the scanner leaves them alone."""
         kinds = f"WorkflowType IN ('{Kind.FENCING.value}', '{Kind.REMEDIATION.value}')"
-        ended = f"WorkflowId STARTS_WITH '{prefix}' AND {kinds} AND CloseTime >= '{since.isoformat()}'"
+        ended = f"WorkflowId STARTS_WITH '{prefix}' AND {kinds} AND CloseTime >= '{(since - UNCONFIRMED).isoformat()}'"
         query = f"{ended} AND {OUTCOME.name} IN ('{Outcome.ABORTED.value}', '{Outcome.FENCED_OFF.value}')"
         runs = self._client.list_workflows(query, limit=MOST_HELD_OFF, rpc_timeout=QUERY_TIMEOUT)
         found = list[HoldOff]()

@@ -51,7 +51,6 @@ class TestTainting:
         assert "another owner" in result.detail
         assert await off.mark() == our_mark(cordoned=True)
 
-
     @pytest.mark.parametrize(
         "stops", [{"annotations": {HOLD_ANNOTATION: "not now"}}, {"labels": {FENCING_LABEL: "off"}}], ids=["hold", "fencing off"]
     )
