@@ -124,6 +124,8 @@ WOKEN_AT_ONCE = 50
 
 UNCONFIRMED = timedelta(minutes=1)
 """So long at most a scanner asks whether an end that it was told of is one (`workflows/scanner/releases.py`)."""
+MOST_ABORTED = 500
+"""So many that have ended since are asked for within one activity, the last ones."""
 LEFT_ALONE_FOR_NOW = timedelta(seconds=5)
 """So long a node waits at least for what the last scanner says of it."""
 
@@ -513,16 +515,25 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
         kinds = f"WorkflowType IN ('{Kind.FENCING.value}', '{Kind.REMEDIATION.value}')"
         ended = f"WorkflowId STARTS_WITH '{prefix}' AND {kinds} AND CloseTime >= '{(since - UNCONFIRMED).isoformat()}'"
         query = f"{ended} AND {OUTCOME.name} IN ('{Outcome.ABORTED.value}', '{Outcome.FENCED_OFF.value}')"
-        runs = self._client.list_workflows(query, limit=MOST_HELD_OFF, rpc_timeout=QUERY_TIMEOUT)
-        found = list[HoldOff]()
-        for workflow_id in dict.fromkeys([run.id async for run in runs]):
-            last = await self._last_of(self._client.get_workflow_handle(workflow_id, result_type=EpisodeResult))
-            result = last[1] if last is not None else None
-            if result is not None and result.outcome in {Outcome.ABORTED, Outcome.FENCED_OFF}:
-                node = workflow_id.removeprefix(prefix)
-                reason = f"{result.message} (incident {result.incident}); {until_well_or_asked(node)}"
-                found.append(HoldOff(node=node, reason=in_a_line(reason, LONGEST_HELD_OFF)))
+        runs = self._client.list_workflows(query, limit=MOST_ABORTED, rpc_timeout=QUERY_TIMEOUT)
+        ids, found = list(dict.fromkeys([run.id async for run in runs])), list[HoldOff]()
+        for first in range(0, len(ids), WOKEN_AT_ONCE):
+            nodes = [each.removeprefix(prefix) for each in ids[first : first + WOKEN_AT_ONCE]]
+            words = await asyncio.gather(*(_unless_unreadable(self._ended_for_good(prefix + each), each) for each in nodes))
+            found += [
+                HoldOff(node=node, reason=in_a_line(word.reason, LONGEST_HELD_OFF))
+                for node, word in zip(nodes, words, strict=True)
+                if word is not None
+            ]
         return tuple(found)
+
+    async def _ended_for_good(self, workflow_id: str) -> _Stopped | None:
+        """Whether the last episode of that id was aborted, or has left its machine off."""
+        last = await self._last_of(self._client.get_workflow_handle(workflow_id, result_type=EpisodeResult))
+        result = last[1] if last is not None else None
+        if result is None or result.outcome not in {Outcome.ABORTED, Outcome.FENCED_OFF}:
+            return None
+        return _Stopped(f"{result.message} (incident {result.incident}); {until_well_or_asked(result.node)}")
 
     async def request_permit(self, request: AskPermit) -> PermitAnswer:
         """No scanner is a refusal with its reason; raises Unreachable where one gives no answer."""

@@ -574,7 +574,8 @@ async def test_whether_a_cluster_was_ever_repaired_is_seen_by_what_has_ended(
 
 async def test_s19_what_a_person_has_aborted_while_no_scanner_ran_is_left_alone_by_the_next_one(env: WorkflowEnvironment) -> None:
     """S19, S44: none was told of it, and nothing need say since when the node is sick. So it may be of one that ended
-    right before it. Not what another episode has followed, nor a stranger's."""
+    right before it. Not what another episode has followed, nor a stranger's. What can't be read holds
+    up no other node."""
     cluster = f"c{uuid4().hex[:8]}"
     await ends(env.client, "before", Outcome.ABORTED, queue=OURS, cluster=cluster)
     await was(env.client, "HealthScanner", scanner_id(cluster))
@@ -582,13 +583,31 @@ async def test_s19_what_a_person_has_aborted_while_no_scanner_ran_is_left_alone_
         await ends(env.client, node, outcome, queue=OURS, cluster=cluster)
     for outcome in (Outcome.ABORTED, Outcome.RECOVERED):
         await ends(env.client, "again", outcome, queue=OURS, cluster=cluster)
+    tagged = TypedSearchAttributes([SearchAttributePair(OUTCOME, Outcome.ABORTED.value)])
+    async with foreign_worker(env.client, OURS, UnreadableEpisode):
+        unread = episode_id(cluster, "unread")
+        await env.client.execute_workflow("Fencing", id=unread, task_queue=OURS, search_attributes=tagged)
     await ends(env.client, "strange", Outcome.ABORTED, queue=f"theirs-{uuid4()}", cluster=cluster)
     async with asyncio.timeout(30):
-        while (await env.client.count_workflows(f"WorkflowId STARTS_WITH '{episode_id(cluster, '')}'")).count < 7:
+        while (await env.client.count_workflows(f"WorkflowId STARTS_WITH '{episode_id(cluster, '')}'")).count < 8:
             await asyncio.sleep(0.1)
     seen = await found(env.client, cluster)
-    assert {each.node for each in seen.left_alone} == {"a", "before", "off"}
-    assert all("aborted by ada (the rack is being moved) (incident i-1)" in each.reason for each in seen.left_alone)
+    assert {each.node for each in seen.left_alone} == {"a", "before", "off", "unread"}
+    said = {
+        "aborted by ada (the rack is being moved) (incident i-1)" in each.reason
+        for each in seen.left_alone
+        if each.node != "unread"
+    }
+    assert said == {True}
+
+
+@workflow.defn(name="Fencing")
+class UnreadableEpisode:
+    """What it answers is no result of an episode."""
+
+    @workflow.run
+    async def run(self) -> str:
+        return "?"
 
 
 @workflow.defn(name="HealthScanner")
