@@ -12,6 +12,7 @@ from policy.checks.verdict import Health
 from policy.episode.advice import section_of
 from policy.episode.messages import REPAIRED, EpisodeResult, EpisodeStatus, Outcome, Phase
 from policy.episode.modes import only_some
+from policy.episode.node_action import Verb
 from policy.episode.permits import HoldOff
 from policy.scan import pauses
 from policy.scan.obstacles import Obstacle, ObstacleCode, all_obstacles
@@ -52,9 +53,12 @@ def time_left(duration: timedelta) -> str:
 
 
 def doing(episode: EpisodeStatus, now: datetime) -> str:
-    """What an episode does, and until when, and how long at most until that is over where it is known."""
+    """What an episode does, and until when, and how long at most until that is over where it is known; of one that is held, what
+    ends that."""
     until = f", until {written(episode.preserved_until)}" if episode.preserved_until is not None else ""
-    return f"{episode.doing}{until}{at_most(episode.waiting_until, now)}" if episode.doing else ""
+    resume = next((way.command for way in episode.ways if way.verb is Verb.RESUME), "") if episode.held else ""
+    ends = f"; `{resume}` ends it" if resume and episode.phase is not Phase.NEEDS_HUMAN else ""
+    return f"{episode.doing}{until}{at_most(episode.waiting_until, now)}{ends}" if episode.doing else ""
 
 
 def at_most(until: datetime | None, now: datetime) -> str:

@@ -99,7 +99,7 @@ async def _live(session: Session, node: str) -> NodeExplanation:
     except (SilentError, SettingsError) as error:
         problems.append(f"{error}; its objects are not shown")
     at = found.now if found is not None else datetime.now(UTC)
-    scanner, episodes, halted, observed = None, None, "", None
+    scanner, episodes, halted, observed, silent = None, None, "", None, False
     try:
         async with Nodewarden.connect(settings) as warden:
             try:
@@ -107,7 +107,8 @@ async def _live(session: Session, node: str) -> NodeExplanation:
                 halted = obstacles.halted(scanner.report, scanner.pauses)
             except RequestError as error:
                 problems.append(str(error))
-                halted = str(error) if isinstance(error, MissingError) else ""
+                silent = not isinstance(error, MissingError)
+                halted = "" if silent else str(error)
             try:
                 episodes = await warden.of_node(name, node)
                 observed = await warden.observations.last_spells(name, node, lasting=scanner is not None)
@@ -128,6 +129,7 @@ async def _live(session: Session, node: str) -> NodeExplanation:
         mistakes=found.mistakes if found is not None else (),
         problems=problems,
         halted=halted,
+        scanner_silent=silent,
         unread=found is None,
     )
 

@@ -62,6 +62,8 @@ class NodeExplanation:
     problems: Sequence[str] = ()
     halted: str = ""
     """What keeps everything from being begun, "" where nothing does: a pause, the off switch, no scanner."""
+    scanner_silent: bool = False
+    """Whether a scanner runs that gave no answer, so that neither modes nor what people have said to it are known."""
     unread: bool = False
     """Whether the cluster's objects could not be read, so that it is not known whether there is such a node."""
 
@@ -214,7 +216,7 @@ def kept_from(answer: NodeExplanation) -> list[str]:
     """Why the scanner begins nothing for the node by itself, though a check wants it to."""
     scanner, node = answer.scanner, answer.node
     if scanner is None:
-        return []
+        return ["how far programs may go is not known: the scanner does not answer"] if answer.scanner_silent else []
     held = [wording.held_off(each, answer.at) for each in scanner.held_off if each.node == node]
     refused = [each for each in scanner.refused if each.node == node and not (held and each.reason == AdmissionRefusal.HELD_OFF)]
     return [*held, *(f"not begun ({each.reason}): {each.message}" for each in refused)]

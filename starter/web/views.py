@@ -340,6 +340,7 @@ async def explained(views: Views, cluster: str, node: str) -> NodeExplanation:
         problems=tuple(problems),
         unread=found is None,
         halted=_halted(status),
+        scanner_silent=status.scanner is None and status.unanswered,
     )
 
 

@@ -13,12 +13,13 @@ from typing import Any
 
 import pytest
 import yaml
+from rich.console import Console
 
 from policy.checks.health_check import Overlap
 from policy.preservation.requests import read_policy
 from policy.remediation.ladder import NAMES
 from starter.commands.explain import from_files
-from starter.output.explanation import conclusion
+from starter.output.explanation import as_text, conclusion
 from tests.starter.builders import nodewarden
 
 NOW = "2026-11-21T12:00:00Z"
@@ -402,6 +403,18 @@ def test_explain_does_not_call_due_what_is_paused(files: list[str]) -> None:
     )
     assert conclusion(due) == "nothing is begun for it: paused by ada"
     assert conclusion(replace(due, halted="")) == "fence is due under NodeHealthCheck/gpu"
+    assert conclusion(well) == "healthy"
+
+
+def test_explain_does_not_call_due_what_a_mode_may_forbid(files: list[str]) -> None:
+    """S52: of a scanner that runs and does not answer the modes are not known."""
+    paths = [path for path in files if path.endswith((".yaml", ".json"))]
+    due, well = (replace(from_files(paths, node, NOW, Overlap.INDEPENDENT), scanner_silent=True) for node in ("node-1", "node-2"))
+    assert conclusion(due) == "unhealthy, and how far programs may go is not known: the scanner does not answer"
+    console = Console(width=200)
+    with console.capture() as capture:
+        console.print(as_text(due))
+    assert "not now: how far programs may go is not known" in capture.get()
     assert conclusion(well) == "healthy"
 
 

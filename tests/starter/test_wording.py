@@ -11,7 +11,7 @@ from rich.text import Text
 
 from policy.checks.verdict import Health
 from policy.episode.messages import Acknowledgement, OffProof, Outcome, RestartProof
-from policy.episode.node_action import Verified
+from policy.episode.node_action import AcceptedCommand, Verb, Verified
 from policy.scan.scan_report import ClusterLease, ViewState
 from starter import wording
 from tests.starter.builders import NOW, ago, check, drawn, episode, proof, report, result, row, scanner
@@ -143,3 +143,10 @@ def test_what_was_given_up_is_not_shown_as_repaired() -> None:
     """The node is as sick as before: green is for what works again."""
     styles = [wording.end_style(each) for each in ("recovered", "replaced", "released", "aborted")]
     assert styles == ["green", "green", "yellow", "red"]
+
+
+def test_of_a_held_episode_it_is_said_what_ends_the_hold() -> None:
+    way = AcceptedCommand(verb=Verb.RESUME, command="nodewarden resume node-7 --question 1", consequence="the hold ends")
+    held = episode(doing="held by ada: look", held="held by ada: look", ways=(way,))
+    assert wording.doing(held, NOW) == "held by ada: look; `nodewarden resume node-7 --question 1` ends it"
+    assert wording.doing(replace(held, held=""), NOW) == "held by ada: look", "it stands for something else then"
