@@ -300,6 +300,6 @@ class HoldOff:
 
     @property
     def is_handed_over(self) -> bool:
-        """Whether the next scanner of the cluster keeps it: a person's abort, or a machine that is to stay off. What ends by its
-        time alone is short, and what is in the way shows itself again. Without what no scanner keeps."""
-        return self.until is None and not self.holder and len(self.node) <= LONGEST_NAME and len(self.reason) <= LONGEST_HELD_OFF
+        """Whether the next scanner of the cluster keeps it: a person's abort, a machine that is to stay off, the time after
+        failed attempts. What is in the way shows itself again. Without what no scanner keeps."""
+        return not self.holder and len(self.node) <= LONGEST_NAME and len(self.reason) <= LONGEST_HELD_OFF

@@ -735,7 +735,7 @@ async def test_s49_what_no_scanner_counts_is_not_taken_over_from_the_last_one(en
     assert {(each.day, each.seconds) for each in taken.days} == {("2026-11-28", 1.0)}
     assert len(taken.days) == MOST_DAYS
     assert [each.workflow_id for each in taken.records] == [f"observation/{cluster}/-days/2026-11-28"]
-    assert [(each.node, each.reason) for each in taken.held_off] == [("n", "aborted by ada")]
+    assert [(each.node, each.reason) for each in taken.held_off] == [("n", "aborted by ada"), ("n", "refused")]
 
 
 @workflow.defn(name="HealthScanner")

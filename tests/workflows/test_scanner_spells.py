@@ -260,14 +260,15 @@ async def test_s19_an_opening_says_that_the_last_scanner_has_not_said_who_is_lef
 
 
 async def test_s19_a_scanner_that_was_stopped_says_who_is_to_be_left_alone(env: WorkflowEnvironment) -> None:
-    """S19: those that a person or a machine that stays off keeps, and none that is kept for a minute or by what is open."""
-    short = HoldOff(node="b", reason="refused", until=NOW + timedelta(days=9999))
-    state = ScannerState(started=NOW, held_off={"a": ABORTED, "b": short, "c": replace(ABORTED, node="c", holder="another")})
+    """S19: those that a person or a machine that stays off keeps, or that have failed too often, and none that is kept by what is
+    open."""
+    failed = HoldOff(node="b", reason="attempts failed in a row: 3", until=NOW + timedelta(days=9999))
+    state = ScannerState(started=NOW, held_off={"a": ABORTED, "b": failed, "c": replace(ABORTED, node="c", holder="another")})
     async with scanning(env, ScriptedCluster(report("a", "b", "c")), state=state) as scan:
         await scan.until(lambda status: bool(status.refused))
         await scan.client_handle().execute_update(HealthScanner.stop, StopRequest(who="ada", reason="maintenance"))
         await scan.client_handle().result()
-        assert (await scan.client_handle().query(HealthScanner.spells)).held_off == (ABORTED,)
+        assert (await scan.client_handle().query(HealthScanner.spells)).held_off == (ABORTED, failed)
 
 
 async def test_what_a_reset_took_back_is_what_the_last_life_knew(env: WorkflowEnvironment) -> None:

@@ -144,7 +144,8 @@ class Spells:
         for each in nodes:
             permit, known = state.permits.get(each.node), state.held_off.get(each.node)
             has_begun = bool(state.former_run) and permit is not None and permit.state is PermitState.OPEN
-            if not has_begun and (known is None or not known.is_handed_over):  # one for a moment ends none that lasts
+            lasts = known is not None and (known.until is None or (each.until is not None and each.until <= known.until))
+            if not has_begun and not lasts:
                 state.held_off[each.node] = each
 
     async def _ask_former(self) -> None:
