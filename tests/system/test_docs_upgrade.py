@@ -39,7 +39,7 @@ BLOCKS = re.findall(r"^```sh\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.D
 INSTALL, UPGRADE, MAKE_CURRENT, TAKE_OUT, GO_BACK, TURN_ROUND = BLOCKS
 OLD, NEW = "0.1.0", "0.2.0"
 STEP = "fence=10s"  # a busy machine takes four to be off, on and Ready, and a step that is over asks a person again
-PLAN = {"waitBeforePower": "5s"}  # long enough for a hold to come before power, on a busy machine too
+PLAN = {"waitBeforePower": "12s"}  # long enough for a hold to come before power, on a busy machine too
 ONCE = ObjectRef(api_version=TEMPLATES.api_version, kind=TEMPLATES.kind, name="once", namespace=TEMPLATE_NAMESPACE)
 
 
