@@ -57,6 +57,7 @@ STOOD_STILL = "time-in-which-no-worker-carried-it-out-uses-up-no-patience"
 """Histories of builds that counted it go on so."""
 STOOD_STILL_TOO = "nor-does-that-time-in-a-pause-that-nothing-ends-or-while-a-device-is-asked"
 HOLD_TAKES_NO_TIME = "nor-does-a-hold-after-off-use-up-the-time-of-a-step"
+"""Histories of builds in which these did go on so."""
 LATE = timedelta(seconds=2)
 """So much later than it was due a workflow may go on without that being called a standstill."""
 MAXIMUM_RECORD = 500

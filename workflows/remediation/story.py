@@ -55,7 +55,7 @@ HELD_WITHOUT_A_PERMIT = "a-ladder-that-is-held-before-it-began-gives-its-permit-
 """Histories of builds that kept it go on as they began."""
 NOT_ITS_TIME = "what-a-step-waited-for-before-it-began-is-not-its-time"
 """Histories of builds that counted it go on as they began."""
-STOOD_STILL = "time-in-which-no-worker-was-there-is-none-of-a-step"
+STANDSTILL_TAKES_NO_TIME = "time-in-which-no-worker-was-there-is-none-of-a-step"
 """Histories of builds that counted it go on as they began."""
 ASKS_FOR_LICENCE = "a-ladder-without-a-licence-asks-a-person"
 """Histories of builds that went on with the next step go on as they began."""
@@ -218,7 +218,7 @@ class RemediationStory:
 
     def _put_off(self, duration: timedelta) -> None:
         """Nothing could be done: the step under way has its time all the same (S20, S37)."""
-        if self.at is not None and workflow.patched(STOOD_STILL):
+        if self.at is not None and workflow.patched(STANDSTILL_TAKES_NO_TIME):
             self.at.put_off(duration)
 
     def _made(self, state: StepProgress) -> LadderStep:
