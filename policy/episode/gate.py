@@ -25,7 +25,7 @@ from policy.preservation.requests import KEEPING, Annotated, Intent, isolation_a
 from policy.remediation.control_plane import BlockingRule, ControlPlaneObjection
 from policy.values.errors import Unread, unread_text
 from policy.values.mode import Mode
-from policy.values.times import format_duration
+from policy.values.times import format_duration, written
 
 # What labels, annotations and taints of people and other systems mean. Functions that return a text return the reason, "" for
 # none.
@@ -379,12 +379,18 @@ def _cluster_paused(seen: Seen, _now: datetime) -> Answer:
     return f"its Cluster is paused: {seen.pause}" if seen.pause else ""
 
 
-def _preserved(seen: Seen, machines: tuple[MachineView, ...]) -> str:
+def _preserved(seen: Seen, now: datetime) -> Answer:
+    if seen.machines is None:
+        return _unread("the Machine")
     if seen.preserving:
         return ""
-    if found := kept_by_annotation(seen.node, machines):
+    if found := kept_by_annotation(seen.node, seen.machines):
         return found
-    return f"the condition {CONDITION} says that the node is preserved" if seen.node is not None and kept(seen.node) else ""
+    if seen.node is not None and kept(seen.node):
+        return f"the condition {CONDITION} says that the node is preserved"
+    # Its Node may be gone with what keeps it, or made anew without.
+    lasting = (each for each in seen.machines if each.expiry is not None and each.expiry > now)
+    return next((f"Machine {each.name} is preserved until {written(each.expiry)}" for each in lasting if each.expiry), "")
 
 
 def _kept_out(_seen: Seen, machines: tuple[MachineView, ...]) -> str:
@@ -582,7 +588,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         name="preserved",
         source="S21, S27, Gardener",
-        says=_of_machines(_preserved),
+        says=_preserved,
         stops=DESTRUCTIVE | _LEAVES | _BACK | _HANDS_OUT | {Operation.UNCORDON},
     ),
     Rule(

@@ -45,7 +45,6 @@ from policy.preservation.requests import (
     Intent,
     Request,
     isolation_asked,
-    requested,
 )
 from policy.values.mode import Mode
 from policy.values.times import EARLIEST, RESOLUTION, format_duration, later, written
@@ -202,7 +201,7 @@ class _Deciding:
         self._released = released
         self._now = now
         self._automatic = automatic
-        self._request = requested(held.annotated, node_exists=held.node is not None)
+        self._request = held.request
         self._intent = self._request.intent
         on_machine = held.annotations if held.machine else {}
         self._isolate, _ = isolation_asked(held.on_node, on_machine, pool=held.pool_isolates)
@@ -514,6 +513,8 @@ def _on_machine(decision: PreservationDecision) -> dict[str, str | None]:
         wanted[LAST_APPLIED_ANNOTATION] = None if gone else held.annotated.node
     elif decision.withdraw:
         wanted |= dict.fromkeys((PRESERVE_ANNOTATION, LAST_APPLIED_ANNOTATION, PRESERVE_FOR_ANNOTATION, ISOLATE_ANNOTATION))
+    elif request.recorded:
+        wanted |= {PRESERVE_ANNOTATION: request.recorded, LAST_APPLIED_ANNOTATION: None}
     elif decision.preserved and decision.intent is Intent.AUTOMATIC:
         wanted[PRESERVE_ANNOTATION] = Intent.AUTOMATIC.value
     return wanted | _memory(decision)

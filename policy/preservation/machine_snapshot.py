@@ -19,6 +19,7 @@ from policy.preservation.requests import (
     PRESERVE_FOR_ANNOTATION,
     Annotated,
     Intent,
+    Request,
     asked_for,
     isolation_asked,
     requested,
@@ -246,8 +247,16 @@ class Held:
         return moment_of((self.annotations if self.machine else self.on_node).get(SINCE_ANNOTATION))
 
     @property
+    def request(self) -> Request:
+        """What is asked for. That a person took the annotation from the Node is known only of one that was kept: each has the
+        autoscaler's annotation, which a Node that its kubelet makes anew lacks."""
+        kept = self.expiry is not None and self.since is not None
+        anew = kept and {PRESERVE_ANNOTATION, SCALE_DOWN_DISABLED, SCALE_DOWN_DISABLED_OURS}.isdisjoint(self.on_node)
+        return requested(self.annotated, node_exists=self.node is not None and not anew)
+
+    @property
     def intent(self) -> Intent:
-        return requested(self.annotated, node_exists=self.node is not None).intent
+        return self.request.intent
 
     @property
     def kept_by_person(self) -> bool:
@@ -307,7 +316,7 @@ class Mistakes:
 
 def mistaken(held: Held) -> tuple[str, ...]:
     """What is wrong with the annotations of that machine, in words."""
-    request = requested(held.annotated, node_exists=held.node is not None)
+    request = held.request
     on_machine = held.annotations if held.machine else {}
     _, no_duration = asked_for(held.on_node, on_machine)
     _, no_answer = isolation_asked(held.on_node, on_machine, pool=held.pool_isolates)

@@ -19,7 +19,7 @@ from policy.objects.marks import is_marked
 from policy.objects.nodes import ZONE_LABEL
 from policy.preservation.keep_or_release import Automatic, PreservationAction, PreservationDecision, decide
 from policy.preservation.machine_snapshot import BY_US, Held, MachinePhase, priority_in_its_set
-from policy.preservation.requests import CAP, DEFAULT_TIMEOUT, Intent, Pool, requested
+from policy.preservation.requests import CAP, DEFAULT_TIMEOUT, Intent, Pool
 from policy.values.times import LATEST, moment_of
 
 # Automatic preservation: how many failed machines of a pool are kept without a request.
@@ -99,7 +99,7 @@ def choose(parts: Mapping[str, Iterable[Held]], cap: int, *, now: datetime, queu
 
 def is_automatic(machine: Held) -> bool:
     """Whether the cap keeps it and no person asked for it; also where its annotation was removed, which releases nothing."""
-    request = requested(machine.annotated, node_exists=machine.node is not None)
+    request = machine.request
     if request.intent is Intent.AUTOMATIC:
         return not machine.ended or machine.expiry is not None
     return request.intent is Intent.NONE and machine.expiry is not None and machine.condition_reason == BY_US
@@ -124,7 +124,7 @@ def _is_candidate(machine: Held) -> bool:
         return False
     if machine.node is not None and is_marked(machine.node):
         return False
-    return requested(machine.annotated, node_exists=machine.node is not None).intent is Intent.NONE
+    return machine.intent is Intent.NONE
 
 
 # Which machine goes first when a set is scaled down: one that is not kept.

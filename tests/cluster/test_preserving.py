@@ -206,6 +206,26 @@ async def test_p01_preserving_a_running_machine_writes_its_expiry_and_keeps_the_
     assert (again.changed, again.expiry) == ((), hold.expiry)
 
 
+@pytest.mark.parametrize("seen", [True, False], ids=["seen without its Node", "made anew between two looks"])
+@pytest.mark.parametrize("phase", ["Running", "Failed"])
+async def test_s21_a_machine_stays_kept_of_which_the_node_is_deleted_and_made_anew(
+    phase: str, seen: bool, world: Surroundings
+) -> None:
+    """The Node took the annotation with it: no person has released the machine (machine-controller-manager #1135)."""
+    await world.has(node(**{PRESERVE_ANNOTATION: "now"}), machine(phase))
+    first = await world.hold()
+    await world.person.delete(NODE)
+    if seen:
+        alone = await world.hold()
+        assert (alone.preserved, alone.terminate, alone.expiry) == (True, False, first.expiry)
+    await world.has(node(), None)
+    anew = await world.hold()
+    assert (anew.preserved, anew.terminate, anew.expiry) == (True, False, first.expiry)
+    assert (await world.machine())["metadata"]["annotations"][PRESERVE_ANNOTATION] == "now"
+    await world.annotate(f"{MACHINES}/w-7", **{PRESERVE_ANNOTATION: None})
+    assert not (await world.hold()).preserved, "a person has released it"
+
+
 async def test_what_is_said_on_a_node_that_is_another_machine_by_now_keeps_none_of_its_former_name(world: Surroundings) -> None:
     """S9, S39: the host name went to another machine, and a person wants that one kept."""
     other = node(**{PRESERVE_ANNOTATION: "now"})
