@@ -108,11 +108,19 @@ def is_automatic(machine: Held) -> bool:
 NOT_WELL = "its Node is not well yet, though nothing calls it unhealthy any more"
 
 
+def ends_once_well(machine: Held) -> bool:
+    """Whether it is kept for its failure alone, by its pool, or by a person and as failed by a health check's word: of its own
+    Machines machine-controller-manager says by their phase that they run again."""
+    if machine.expiry is None or is_automatic(machine):
+        return machine.expiry is not None
+    as_failed = machine.node is None or machine.tainted
+    return machine.intent is Intent.WHEN_FAILED and as_failed and not machine.has_priority
+
+
 def until_well(machine: Held) -> Held:
-    """A machine that a pool keeps has failed for as long as its Node is not well: a check that is gone, or starts its time again,
-    makes none well, and it would be kept twice for one failure (S25)."""
-    kept = machine.expiry is not None and machine.node is not None and is_automatic(machine)
-    if not kept or machine.failed or machine.well:
+    """A machine that is kept for its failure has failed for as long as its Node is not well: a check that is gone, or starts its
+    time again, makes none well, nor does the deletion of its Node; and it would be kept twice for one failure (S25)."""
+    if not ends_once_well(machine) or machine.failed or machine.well:
         return machine
     return replace(machine, failed=NOT_WELL, phase=MachinePhase.FAILED)
 

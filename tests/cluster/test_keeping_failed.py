@@ -126,3 +126,26 @@ async def test_what_only_a_check_calls_failed_and_was_never_kept_is_not_given_up
     hold = await held(connection, need, wish=Wish())
     assert (hold.preserved, hold.terminate) == (False, False)
     assert "nothing keeps it" in hold.reason
+
+
+@pytest.mark.parametrize("how", ["its Node is deleted", "a client of Temporal does not say that it is unhealthy"])
+async def test_s21_a_machine_that_a_pool_keeps_is_made_well_by_its_node_alone(
+    how: str, person: ApiClient, connection: ClusterConnection, open_scan: Open
+) -> None:
+    await OPENSHIFT.install(person)
+    await with_pool(person, 1)
+    await OPENSHIFT.fleet(person, 6)
+    await with_policy(person, duration="1s")
+    await fail_two(person)
+    scan = await open_scan()
+    report = await observe_until(scan, None, lambda seen: bool(seen.preservations))
+    (need,) = report.preservations
+    first = await held(connection, need)
+    assert first.preserved
+    told = need.unhealthy
+    if how == "its Node is deleted":
+        await person.delete("/api/v1/nodes/node-2")
+    else:
+        told = ""
+    hold = await held(connection, need, wish=Wish(), unhealthy=told)
+    assert (hold.preserved, hold.recovered, hold.expiry) == (True, False, first.expiry)

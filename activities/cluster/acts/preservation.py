@@ -53,6 +53,7 @@ from policy.preservation.keep_or_release import (
     within_mode,
 )
 from policy.preservation.machine_snapshot import CONDITION, EXPIRY_ANNOTATION, TAINT, Held, Isolation
+from policy.preservation.pool_cap import ends_once_well
 from policy.preservation.requests import ISOLATE_ANNOTATION, PRESERVE_FOR_ANNOTATION, Intent, Pool
 from policy.values.display_text import visible
 from policy.values.errors import no_such_target
@@ -88,7 +89,7 @@ class ClusterPreservation(ClusterActivities, PreservationActivities):
 
         async def once() -> Hold:
             sight = await self._keeping.look(request.node, request.machine)
-            if request.unhealthy:
+            if request.unhealthy or (sight.held is not None and ends_once_well(sight.held)):  # any client may leave out why (S21)
                 sight = await self._keeping.as_called(sight, self._served.judged_at())
             now = self._served.judged_at()
             if sight.held is None or (why := _another(sight, request)):

@@ -109,7 +109,7 @@ SITUATIONS: dict[str, list[Seen]] = {
         replace(FREE, node=on_node(**{PRESERVE: "false"}), machines=on_machine(**{PRESERVE: "now"}))
     ],
     "its condition `Preserved`": [replace(FREE, node=also(KEPT))],
-    "its Machine is preserved until a moment to come, whatever its Node says, also if that is gone": [
+    "its Machine is preserved until a moment to come; its Node may be gone, or made anew": [
         replace(FREE, node=node, machines=(replace(on_machine()[0], expiry=NOW + timedelta(hours=1)),)) for node in (NODE, None)
     ],
     "its condition `Preserved`, to the preservation that holds it": [

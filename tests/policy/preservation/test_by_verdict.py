@@ -268,10 +268,13 @@ def test_one_that_gets_well_is_let_go_and_a_new_failure_is_kept_anew() -> None:
     assert fleet.scan().keeps == {"n-1"}
 
 
+@pytest.mark.parametrize("asked", ["by its pool", "by a person"])
 @pytest.mark.parametrize("how", ["the check is deleted", "its time begins anew"])
-def test_no_node_is_made_well_by_a_check_that_says_nothing_any_more(how: str) -> None:
+def test_no_node_is_made_well_by_a_check_that_says_nothing_any_more(how: str, asked: str) -> None:
     """S22, S25: it would be kept a second time for one failure, and for longer."""
     fleet = fleet_of(3, cap=1)
+    if asked == "by a person":
+        fleet.annotate("n-1", PRESERVE_ANNOTATION, "when-failed")
     failed(fleet, "n-1")
     fleet.settle()
     expiry = fleet.nodes["n-1"].annotations[EXPIRY_ANNOTATION]
