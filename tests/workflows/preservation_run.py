@@ -98,6 +98,8 @@ class KeptMachine:
     """What a health check says of it, "" where it calls it well; None: what its episode is told."""
     replaced: bool = False
     """Another Machine has its name."""
+    made_anew: bool = False
+    """Its Node is another object than the one that was kept."""
     alone: bool = False
     """It is a Node without a Machine."""
     behind: timedelta = timedelta(0)
@@ -189,6 +191,9 @@ class ScriptedMachine(ScriptedTarget):
         at = clock() - world.behind
         if not world.present:
             return contract.Hold(at=at, gone="the Machine is gone", replaced=world.replaced)
+        if world.made_anew:
+            uid = "" if world.alone else "uid-machine"
+            return contract.Hold(at=at, gone="another Node has taken the name", replaced=True, machine_uid=uid)
         held, wish = world.as_called(request.unhealthy), request.wish
         world.words += [request.word] if wish.release else []
         refused = world.refuses if wish.release else ""

@@ -55,6 +55,20 @@ async def test_s44_a_hold_outlives_the_time_of_a_kept_node_without_a_machine(env
         await run.timeout(Outcome.RELEASED)
 
 
+async def test_s44_a_hold_outlives_the_node_of_a_kept_machine(env: WorkflowEnvironment) -> None:
+    """Who has the machine in hand has it register anew: the next preservation drained it, or cut it off."""
+    world = machine("now", fails=True)
+    async with preserving(env, world) as run:
+        await run.is_in(Phase.FAILED_PRESERVED)
+        await run.says(Preservation.hold)
+        world.made_anew = True
+        await run.news()
+        await let_pass(env, run.handle, timedelta(hours=3))
+        await run.until(lambda status: status.doing.startswith("held by ada"))
+        await run.says(Preservation.resume)
+        await run.result(Outcome.REPLACED)
+
+
 async def test_a_state_that_no_history_has_left_is_refused(env: WorkflowEnvironment) -> None:
     """S1, S14, S20: whoever starts the workflow says what he likes, also that a deletion was asked for and permitted."""
     world = machine(fails=True)

@@ -69,6 +69,8 @@ FOUND_MARKED = "a-mark-of-which-the-answer-was-lost-is-removed"
 """Histories of builds that left it go on as they began."""
 HELD_AT_ITS_END = "a-preservation-that-a-person-holds-ends-by-no-end-of-its-time"
 """Histories of builds that ended it, and forgot the hold, go on as they began."""
+HELD_WITHOUT_ITS_NODE = "a-preservation-that-a-person-holds-ends-by-no-end-of-its-node"
+"""The same."""
 
 
 class PreservationStory:
@@ -106,6 +108,10 @@ class PreservationStory:
             if hold.gone and not (hold.replaced or self._progress.node_uid or self._progress.machine_uid):
                 return await close(self.episode, refusal(hold.gone, missing=True), None)
             if hold.gone:
+                node_only = hold.replaced and hold.machine_uid == self._progress.machine_uid
+                if node_only and self.episode.is_held and workflow.patched(HELD_WITHOUT_ITS_NODE):
+                    await self.episode.wait_while_held()  # the next one would know of no hold (S44)
+                    continue
                 outcome = Outcome.REPLACED if hold.replaced else Outcome.RELEASED
                 if hold.override:
                     self.episode.note("override", hold.override, hold.gone)

@@ -94,7 +94,8 @@ class ClusterPreservation(ClusterActivities, PreservationActivities):
             now = self._served.judged_at()
             if sight.held is None or (why := _another(sight, request)):
                 gone = why if sight.held is not None else no_such_target(request.node)
-                return await self._gone(sight, request, Hold(at=now, gone=gone, replaced=sight.held is not None, reason=gone))
+                found = Hold(at=now, gone=gone, replaced=sight.held is not None, reason=gone, machine_uid=sight.machine_uid)
+                return await self._gone(sight, request, found)
             if request.node and request.machine is not None and sight.machine is not None:
                 machine = read_machine(sight.machine, api_of(request.machine))
                 require_machine_of(request.node, machine, sight.view, request.machine.key)
