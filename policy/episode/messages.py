@@ -181,8 +181,8 @@ class PreservationInput(EpisodeInput):
 
     @property
     def by_a_person(self) -> bool:
-        """Not if its objects ask for it already, or a pool has room."""
-        return self.keep and not self.automatic
+        """Not if its objects ask for it already, or a pool has room: neither says for how long, or has it cut off."""
+        return self.keep or self.isolate or self.hold is not None
 
     def node_action(self) -> NodeActionSpec:
         """With its duration, and whether it is cut off."""

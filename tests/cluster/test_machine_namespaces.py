@@ -167,6 +167,23 @@ async def test_s46_a_check_that_counts_no_more_is_gone_for_an_open_episode(syste
         assert (found.verdict, found.reason) == (gone.verdict, gone.reason), "as where it was deleted"
 
 
+async def test_s46_no_version_in_a_reference_leads_to_a_check_that_does_not_count() -> None:
+    """S41: a client of Temporal names the check of an episode, and the tenant has one by which a healthy node is sick."""
+    tenant = replace(OPENSHIFT, namespace="tenant")
+    async with empty_world() as world:
+        await OPENSHIFT.install(world.others)
+        await world.add_node()
+        await world.set_ready("True", since=world.now - timedelta(hours=1))
+        await assail(world.others, tenant, name=NODE)
+        await world.hold_cluster_lease()
+        theirs = tenant.check_ref("mine")
+        path = f"{theirs.api_version}/namespaces/tenant/machinehealthchecks/{theirs.name}?x="
+        need = Need(kind=NeedKind.CHECK, reason="x", check=replace(OPENSHIFT.check_ref(), api_version=path))
+        looked = await world.target.last_look(await world.look(need=need))
+        assert (looked.verdict, looked.seen.unhealthy) == (LookVerdict.NOT_LICENSED, False)
+        assert "expected group, version and names of an object" in looked.reason
+
+
 @every_tenant
 @pytest.mark.parametrize("alone", [False, True])
 async def test_s46_what_an_episode_begins_with_makes_no_machine_count(tenant: System, *, alone: bool) -> None:

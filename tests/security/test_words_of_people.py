@@ -26,7 +26,7 @@ from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.contracts.attestation import Verification, VerifyRequest
 from activities.contracts.target import Target
-from policy.episode.messages import FencingInput, Kind, Need, NeedKind, Outcome, Phase, Pinned
+from policy.episode.messages import FencingInput, Kind, Need, NeedKind, Outcome, Phase, Pinned, PreservationInput
 from policy.episode.node_action import (
     ANSWERS,
     CIRCUIT_BREAKER,
@@ -273,6 +273,17 @@ def test_a_word_for_off_is_a_persons_whatever_need_is_named_beside_it(kind: Need
     need = Need(kind=kind, reason="Ready is Unknown")
     assert FencingInput(cluster="prod", node=NODE, need=need, seen_off=True).by_a_person
     assert FencingInput(cluster="prod", node=NODE, need=need).by_a_person is (kind is NeedKind.PERSON)
+
+
+@pytest.mark.parametrize(
+    "beyond", [{"keep": True}, {"keep": False, "isolate": True}, {"keep": False, "hold": timedelta(hours=1)}], ids=str
+)
+def test_s52_what_only_a_person_asks_of_a_preservation_is_a_persons_though_it_says_a_pool_has_room(
+    beyond: dict[str, Any],
+) -> None:
+    """S42: it is written on the objects as a person writes it, and drained and cut off in every mode because of that."""
+    assert PreservationInput(cluster="prod", node=NODE, automatic=True, **beyond).by_a_person
+    assert not PreservationInput(cluster="prod", node=NODE, keep=False, automatic=True).by_a_person
 
 
 async def test_nor_does_another_object_of_its_name_nor_an_old_one_nor_none() -> None:

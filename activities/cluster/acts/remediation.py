@@ -185,10 +185,10 @@ class ClusterRemediation(DelegatingActivities, RemediationActivities):
         """What a person names, what the check says as it is now, or the deletion of its Machine. What a request says that a check
         wants is not believed (S42), but for the one step that an earlier episode has left; a check that is gone licenses none."""
         by_check = request.need is not None and request.need.kind is NeedKind.CHECK and check is not None
+        words = ", ".join(request.strategies) if not by_check else ""
         if request.ladder is not None and (request.adopts or not by_check):
             return request.ladder, ""
         with as_invalid_config():
-            words = ", ".join(request.strategies)
             named = read_strategies(words, subject=request.node, field="strategies") if words else None
             body = body_of(JudgedTarget(request.node, node=node.view if node is not None else None, machine=machine))
             # A person who names a step is refused where it can't be taken, before any other is begun.

@@ -6,14 +6,18 @@ Discovery would cost two dozen requests per process for a list that has not chan
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
 from policy.objects.remediations import plurals_of
+from policy.values.errors import shown
 from policy.values.machine_apis import CLUSTER_API, MACHINE_APIS, OPENSHIFT, machine_api
 from policy.values.object_refs import ObjectRef
+
+_API_VERSION = re.compile(r"([a-z0-9][a-z0-9.-]*/)?v[a-z0-9]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +30,13 @@ class Resource:
     namespaced: bool = True
 
     def path(self, name: str = "", *, namespace: str = "", subresource: str = "") -> str:
-        """The path of one object, or of the collection where `name` is empty (all namespaces where `namespace` is)."""
+        """The path of one object, or of the collection where `name` is empty (all namespaces where `namespace` is). Raises
+        InvalidConfig where a part would be more than one of a path: any client of Temporal may name an object to us (S41)."""
+        if _API_VERSION.fullmatch(self.api_version) is None or any(each and not each.strip(".") for each in (name, namespace)):
+            from activities.errors import ErrorType, failure  # which commands that print rights do without
+
+            asked = shown(f"{self.api_version} {self.kind} {namespace}/{name}")
+            raise failure(ErrorType.INVALID_CONFIG, f"expected group, version and names of an object, got {asked}")
         if namespace and not self.namespaced:
             raise ValueError(f"{self.plural} have no namespace, but {namespace!r} was given")
         if name and self.namespaced and not namespace:

@@ -566,7 +566,8 @@ async def test_s42_a_step_has_failed_only_where_the_target_remembers_it(ready: W
         assert await failed() == known
 
 
-async def test_s42_the_steps_in_a_checks_name_are_those_that_the_check_wants_now(ready: World) -> None:
+@pytest.mark.parametrize("how", ["ladder", "strategies"])
+async def test_s42_the_steps_in_a_checks_name_are_those_that_the_check_wants_now(how: str, ready: World) -> None:
     """One that fences has no Machine deleted, whatever its request brings, neither at the pin nor at the act itself."""
     await ready.add_check()
     await OPENSHIFT.install(ready.others)
@@ -578,7 +579,8 @@ async def test_s42_the_steps_in_a_checks_name_are_those_that_the_check_wants_now
     await OPENSHIFT.set_status(ready.others, machine_of(NODE), {"phase": "Failed"})
     served = ServedCluster(CLUSTER, ready.connection, clock=ready.clock, source=OPERATORS)
     deletion = EscalationStep(strategy=Strategy.DELETE_MACHINE, name="delete-machine")
-    request = RemediationInput(cluster=CLUSTER, node=NODE, incident=INCIDENT, need=BY_CHECK, ladder=(deletion,))
+    brings = {"ladder": (deletion,)} if how == "ladder" else {"strategies": ("delete-machine",)}
+    request = RemediationInput(cluster=CLUSTER, node=NODE, incident=INCIDENT, need=BY_CHECK, **brings)
 
     async def steps() -> list[Strategy]:
         pinned = await ActivityEnvironment().run(ClusterRemediation(served, ready.looks).pin, request)
