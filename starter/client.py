@@ -260,7 +260,7 @@ class Nodewarden:
 
     async def serves(self, cluster: str) -> bool:
         """Whether a worker has lately asked for work on the cluster's queue; Temporal remembers some five minutes."""
-        return await self.polled(cluster_queue(cluster))
+        return await self.last_polled(cluster_queue(cluster)) is not None
 
     async def is_known(self, cluster: str) -> bool:
         """Whether a worker serves the cluster, or it has ever had a scanner."""
@@ -274,8 +274,9 @@ class Nodewarden:
                 "start a worker (`nodewarden worker`), or correct the name"
             )
 
-    async def polled(self, queue: str, *, workflows: bool = False) -> bool:
-        """The same of a task queue; workflows: of those who ask it for workflows instead of activities."""
+    async def last_polled(self, queue: str, *, workflows: bool = False) -> datetime | None:
+        """When a worker has last asked a task queue for work, None: not for some five minutes. workflows: for workflows instead
+        of activities."""
         kind = TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW if workflows else TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY
         with answered(f"task queue {queue}"):
             described = await self.client.workflow_service.describe_task_queue(
@@ -286,7 +287,7 @@ class Nodewarden:
                 ),
                 timeout=ANSWER_WITHIN,
             )
-        return bool(described.pollers)
+        return max((each.last_access_time.ToDatetime(UTC) for each in described.pollers), default=None)
 
     def scanner(self, cluster: str) -> ScannerHandle:
         """The scanner of a cluster; whether one runs shows when it is asked."""
@@ -356,7 +357,10 @@ class Nodewarden:
         nodes = list(dict.fromkeys([*held, *listed]))
         shown = sorted(nodes[:SHOWN_OPEN], key=in_natural_order)
         answers = await asyncio.gather(*(self.episode(cluster, node).seen() for node in shown))
-        episodes = tuple(answer for answer in answers if isinstance(answer, EpisodeStatus))
+        missing = scanner is None and not seen.unanswered
+        episodes = tuple(
+            wording.as_queued_now(answer, scanner, missing=missing) for answer in answers if isinstance(answer, EpisodeStatus)
+        )
         rows = acted_on(devices, wording.failing(episodes)).rows if devices is not None else ()
         return ClusterStatus(
             cluster=cluster,

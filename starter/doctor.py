@@ -124,6 +124,7 @@ def problem(what: str, do: str) -> Finding:
 
 CHECK_WITHIN = 60.0
 """Seconds. One that takes longer is a finding."""
+REPORT = "open an issue in nodewarden's repository with what docs/troubleshooting.md names at its end"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,7 +204,7 @@ async def _one(name: str, check: Check) -> list[Finding]:
     except ApplicationError as error:
         findings = [problem(error.message, "see what the API server says")]
     except Exception as error:  # noqa: BLE001 - an unforeseen error in one check hides nothing that others have found
-        findings = [problem(f"this check failed: {' '.join(str(error).split()) or type(error).__name__}", "report it")]
+        findings = [problem(f"this check failed: {' '.join(str(error).split()) or type(error).__name__}", REPORT)]
     return [replace(each, check=name) for each in findings]
 
 
@@ -241,6 +242,8 @@ async def protection(settings: Settings) -> list[Finding]:
 
 EXPECTED_MEMORY = timedelta(days=90)
 """As the Temporal that we ship remembers: a quarter, so that a month can be compared with the one before."""
+ASKS_WITHIN = timedelta(seconds=75)
+"""Temporal answers a worker that asks for work within a minute, also with nothing, and the worker asks again."""
 MOST_SHOWN = 5
 """Devices with a problem; `nodewarden fence check` shows the others."""
 
@@ -269,7 +272,7 @@ async def memory(warden: Nodewarden) -> list[Finding]:
 
 
 async def workers(warden: Nodewarden, cluster: str, sites: Iterable[str]) -> list[Finding]:
-    """Whether a worker polls for the work that an episode makes. Temporal remembers a poller for some five minutes."""
+    """Whether a worker polls for the work that an episode makes. Temporal remembers for some five minutes one that has ended."""
     queues = {
         WORKFLOW_QUEUE: "nodewarden worker --role workflows",
         cluster_queue(cluster): f"nodewarden worker --role cluster -c {cluster}",
@@ -277,12 +280,13 @@ async def workers(warden: Nodewarden, cluster: str, sites: Iterable[str]) -> lis
     }
     found = []
     for queue, command in queues.items():
-        if await warden.polled(queue, workflows=queue == WORKFLOW_QUEUE):
-            found.append(ok(f"a worker serves {queue}"))
-        else:
-            found.append(
-                problem(f"no worker has asked for work on {queue} lately", f"start one: `{command}`, or `nodewarden up`")
-            )
+        asked = await warden.last_polled(queue, workflows=queue == WORKFLOW_QUEUE)
+        age = datetime.now(UTC) - asked if asked is not None else None
+        if age is not None and age <= ASKS_WITHIN:
+            found.append(ok(f"a worker serves {queue}: it last asked for work {wording.span(age)} ago"))
+            continue
+        since = f"for {wording.span(age)}" if age is not None else "lately"
+        found.append(problem(f"no worker has asked for work on {queue} {since}", f"start one: `{command}`, or `nodewarden up`"))
     return found
 
 

@@ -13,7 +13,7 @@ from policy.episode.advice import section_of
 from policy.episode.messages import REPAIRED, EpisodeResult, EpisodeStatus, Outcome, Phase
 from policy.episode.modes import only_some
 from policy.episode.node_action import Verb
-from policy.episode.permits import HoldOff
+from policy.episode.permits import HoldOff, PermitState
 from policy.scan import pauses
 from policy.scan.obstacles import Obstacle, ObstacleCode, all_obstacles
 from policy.scan.scan_report import AtRisk, CheckReport, NodeAtRisk, TargetRow
@@ -209,6 +209,28 @@ def off_proof(episode: EpisodeStatus | EpisodeResult) -> str:
     read = max((reading.at for reading in proof.readings), default=None)
     devices = f" on {len(proof.readings)} devices" if len(proof.readings) > 1 else ""
     return f"off proven{devices}, read at {written(read)}" if read else ""
+
+
+def as_queued_now(episode: EpisodeStatus, scanner: ScannerStatus | None, *, missing: bool = False) -> EpisodeStatus:
+    """With what it waits for by the scanner's table of this moment, where it waits for a permit: it knows only what it was told
+    when it asked last, and asks again after minutes. missing: no scanner runs."""
+    if not episode.queued or (scanner is None and not missing):
+        return episode
+    if scanner is None:
+        why = "no scanner runs"
+    elif (place := next((at for at, each in enumerate(scanner.queue) if each.incident == episode.incident), None)) is None:
+        why = f"the scanner, which was started at {written(scanner.started)}, is yet to be asked"
+    else:
+        why = (scanner.why_queued[place] if scanner.why_queued else episode.queued) or "its turn has come"
+    return replace(episode, queued=why, doing=f"waits for a permit: {why}")
+
+
+def permits_in_use(scanner: ScannerStatus) -> str:
+    """How many of how many, as far as that is known."""
+    if not scanner.known:
+        return "how many permits are in use is not known yet"
+    holding = sum(permit.state is not PermitState.PARKED for permit in scanner.permits)
+    return f"{holding} of {scanner.cap} permits in use"
 
 
 def standing(episode: EpisodeStatus | None) -> str:

@@ -4,17 +4,18 @@ wherever the problem is shown (S44). The first step is that of the problem's sec
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from policy.episode.node_action import AcceptedCommand, Verb
+from policy.episode.node_action import AcceptedCommand, Verb, bare_name
 from policy.values.display_text import some_of
 
 MOST_NAMED = 5
 ASK_STATUS = "`nodewarden status` says what to do"
 
 COMMANDS = {
-    Verb.RESUME: "nodewarden resume {node} --question {question}",
+    Verb.RESUME: "nodewarden resume {node} --question {question}{of}",
     Verb.RETURN_PATH: "nodewarden return-path {node} --question {question} --reason …",
     Verb.ACK_OFF: "nodewarden ack-off {node} --question {question} --who … --reason …",
     Verb.EXTEND: "nodewarden preserve extend {node} --for 24h",
@@ -45,16 +46,18 @@ def waiting(nodes: Sequence[str]) -> str:
     return f"a person is needed for {some_of(sorted(nodes), MOST_NAMED)}: {ASK_STATUS}"
 
 
-def ways(node: str, consequences: Mapping[Verb, str], question: int) -> tuple[AcceptedCommand, ...]:
-    """The commands that an episode of the node accepts now. consequences: what follows from each. question: the number of its
-    present question."""
+def command_line(verb: Verb, node: str, question: int, owners: Sequence[str] = ()) -> str:
+    """As any person may give it to the episode of a node. question: the number of its present question. owners: of its holds; one
+    is ended by name, since another person may read it than who has set it."""
+    of = f" --of {shlex.quote(bare_name(owners[0])) if len(owners) == 1 else 'NAME'}" if owners else ""
+    return COMMANDS.get(verb, f"nodewarden {verb.value} {{node}}").format(node=node, question=question, of=of)
 
+
+def ways(node: str, consequences: Mapping[Verb, str], question: int, owners: Sequence[str] = ()) -> tuple[AcceptedCommand, ...]:
+    """The commands that an episode of the node accepts now. consequences: what follows from each. For the others see
+    `command_line`."""
     return tuple(
-        AcceptedCommand(
-            verb=verb,
-            command=COMMANDS.get(verb, f"nodewarden {verb.value} {{node}}").format(node=node, question=question),
-            consequence=consequence,
-        )
+        AcceptedCommand(verb=verb, command=command_line(verb, node, question, owners), consequence=consequence)
         for verb, consequence in consequences.items()
     )
 

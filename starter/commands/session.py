@@ -278,10 +278,11 @@ def _judge(error: Exception) -> tuple[str, Exit]:
 
 
 def folded(text: str, stream: TextIO) -> str:
-    """Broken between words where a terminal would break within one; a longer word stays whole, to be copied."""
+    """Each line broken between words where a terminal would break within one; a longer word stays whole, to be copied."""
     if not stream.isatty():
         return text
-    return textwrap.fill(text, shutil.get_terminal_size().columns, break_long_words=False, break_on_hyphens=False)
+    width = shutil.get_terminal_size().columns
+    return "\n".join(textwrap.fill(each, width, break_long_words=False, break_on_hyphens=False) for each in text.split("\n"))
 
 
 def complain(text: str) -> None:

@@ -70,7 +70,9 @@ class NodeExplanation:
     @property
     def episode(self) -> EpisodeStatus | None:
         """Its open episode, None where there is none, or it does not answer."""
-        return self.episodes.episode if self.episodes is not None else None
+        found = self.episodes.episode if self.episodes is not None else None
+        missing = self.scanner is None and bool(self.halted) and not self.scanner_silent
+        return wording.as_queued_now(found, self.scanner, missing=missing) if found is not None else None
 
     @property
     def last_spell(self) -> Spell | None:
@@ -103,9 +105,7 @@ def scanner_lines(answer: NodeExplanation, scanner: ScannerStatus) -> list[str]:
     ]
     said += [f"a request of incident {each.incident} waits for a permit" for each in scanner.queue if each.node == node]
     said += kept_from(answer)
-    holding = sum(permit.state is not PermitState.PARKED for permit in scanner.permits)
-    said.append(f"{holding} of {scanner.cap} permits are in use")
-    return said
+    return [*said, wording.permits_in_use(scanner)]
 
 
 def as_model(answer: NodeExplanation) -> ExplainAnswer:
@@ -281,10 +281,13 @@ def _opinions(answer: NodeExplanation) -> tuple[CheckOpinion, ...]:
 
 
 def _episode_lines(answer: NodeExplanation, episodes: NodeEpisodes) -> list[str]:
-    lines = _open_episode_lines(answer, episodes.episode) if episodes.episode is not None else []
+    lines = _open_episode_lines(answer, answer.episode) if answer.episode is not None else []
     if episodes.silent is not None:
         lines.append(f"open, and silent: {episodes.silent.problem}")
-    lines += [f"{written(result.ended)}  {result.incident}: {wording.ending(result)}" for result in episodes.ended]
+    lines += [
+        f"{written(result.started)} to {written(result.ended)}  {result.incident}: {wording.ending(result)}"
+        for result in episodes.ended
+    ]
     return lines or ["none, as far as Temporal remembers"]
 
 

@@ -91,9 +91,7 @@ def _head(status: ClusterStatus, now: datetime, where: str) -> RenderableType:
     else:
         scanner = status.scanner
         inventory = counted(scanner.report.inventory, "node") if scanner.report else ""
-        holding = sum(1 for permit in scanner.permits if permit.state.value != "parked")
-        permits = f"{holding} of {scanner.cap} permits in use"
-        line.append(f"  {', '.join(filter(None, (inventory, wording.sees(scanner, now), permits)))}")
+        line.append(f"  {', '.join(filter(None, (inventory, wording.sees(scanner, now), wording.permits_in_use(scanner))))}")
         for each in wording.obstacles(scanner, now):
             below.append(Text(each.text, style="yellow" if each.code in {ObstacleCode.MODE, ObstacleCode.UNSEEN} else "red"))
         if waiting := sum(episode.phase is Phase.NEEDS_HUMAN for episode in status.episodes):

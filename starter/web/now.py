@@ -132,7 +132,7 @@ def overview_of(status: ClusterStatus) -> Overview:
         pauses=scanner.pauses if scanner is not None else (),
         nodes=report.inventory if report is not None else 0,
         permits_used=sum(each.state is not PermitState.PARKED for each in permits),
-        permits_of=scanner.cap if scanner is not None else 0,
+        permits_of=scanner.cap if scanner is not None and scanner.known else 0,
         persons=tuple(persons),
         breakers=tuple(_breakers(report)) if report is not None else (),
         under_way=tuple(

@@ -19,6 +19,7 @@ from activities.cluster.report.status_writer import DROPPED_FOR, Published
 from activities.cluster.watch.freshness import ViewLimits
 from activities.cluster.watch.view import ClusterView
 from activities.contracts.scan import OpenEpisode
+from policy.episode.nodefence import node_fence_name
 from policy.objects.remediations import RemediationObject
 from policy.scan.admission import Refused
 from policy.scan.scan_report import CheckReport, ClusterLease
@@ -96,7 +97,8 @@ def test_nodes_in_remediation_are_listed_as_medik8s_users_expect() -> None:
     [listed] = status["unhealthyNodes"]
     assert listed["name"] == "node-1"
     assert listed["remediations"][0]["started"] == "2026-11-21T09:59:00Z"
-    assert listed["remediations"][0]["resource"]["name"] == "inc-1"
+    fence = {"apiVersion": "nodewarden.io/v1alpha1", "kind": "NodeFence", "name": node_fence_name("node-1")}
+    assert listed["remediations"][0]["resource"] == fence
     assert status["lastUpdateTime"] == "2026-11-21T10:00:00Z"
 
 
@@ -129,7 +131,7 @@ def test_remediation_objects_are_listed_as_the_operator_lists_them() -> None:
         "templateName": "soft",
         "timedOut": "2026-11-21T09:59:00Z",
     }
-    assert ours["resource"]["kind"] == "Remediation"
+    assert ours["resource"] == {"apiVersion": "v1", "kind": "Node", "name": "node-1"}, "where there is no NodeFence"
     assert (listed["healthyDelayed"], listed["conditionsHealthyTimestamp"]) == (True, "2026-11-21T09:59:55Z")
 
 
@@ -334,7 +336,7 @@ async def test_polls_write_the_status_once_a_second_at_most_and_the_last_word_al
     loop = asyncio.get_running_loop()
     began = loop.time()
     for number in range(20):
-        await poll(scan, replace(EPISODE, incident=f"inc-{number}"))
+        await poll(scan, replace(EPISODE, since=f"2026-11-21T09:{number:02}:00+00:00"))
         await asyncio.sleep(0.05)
     writes = api.requests.total("patch", "nodehealthchecks")
     assert 1 <= writes <= 2 * (1 + loop.time() - began), "each write and at most one against our own older copy"
@@ -343,7 +345,7 @@ async def test_polls_write_the_status_once_a_second_at_most_and_the_last_word_al
     async with asyncio.timeout(2.5):
         while True:
             (listed,) = (await person.get(f"{CHECKS}/workers"))["status"]["unhealthyNodes"]
-            if [each["resource"]["name"] for each in listed["remediations"]] == [EPISODE.incident]:
+            if [each["started"] for each in listed["remediations"]] == ["2026-11-21T09:59:00Z"]:
                 break
             await asyncio.sleep(0.05)
     lingering.cancel()

@@ -21,7 +21,7 @@ from policy.episode.messages import FencingInput, RemediationInput, episode_id
 from policy.scan.obstacles import WITHOUT_TEMPORAL
 from starter.client import Nodewarden
 from starter.commands import episodes as commands
-from starter.commands.session import complain
+from starter.commands.session import Session, complain, print_answer
 from starter.handles import episodes
 from tests.starter.builders import CIRCUIT_BREAKER, nodewarden
 from tests.starter.conftest import SETTINGS
@@ -640,3 +640,14 @@ def test_a_line_breaks_between_words_on_a_terminal_and_nowhere_else(columns: int
     monkeypatch.setattr(sys, "stderr", file := io.StringIO())
     complain(said)
     assert file.getvalue() == f"nodewarden: {said}\n"
+
+
+async def test_settings_are_a_line_each_on_a_terminal_too(keyboard: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = (await nodewarden("settings", "show")).output.splitlines()
+    piped = [line for line in said if len(line) < 80]
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys, "stdout", screen := Terminal())
+    print_answer(Session(), "\n".join(piped), lambda: None)
+    assert keyboard
+    assert len(piped) > 50
+    assert screen.getvalue().splitlines() == piped

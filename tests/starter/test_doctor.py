@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from temporalio.api.namespace.v1 import NamespaceConfig
-from temporalio.api.workflowservice.v1 import UpdateNamespaceRequest
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueResponse, UpdateNamespaceRequest
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.cluster.api.connection import ClusterConnection
@@ -270,6 +271,46 @@ async def test_the_side_of_temporal_is_looked_at(warden: Nodewarden, cluster: st
     await warden.scanner(cluster).pause(who="amy", reason="drill")
     only(await doctor.scanner(warden, cluster), Level.WARNING, "paused by amy", "drill")
     assert levels(await doctor.search_attributes(warden, fix=False)) == [Level.OK]
+
+
+@pytest.mark.parametrize(
+    ("age", "level", "said"),
+    [(60, Level.OK, "it last asked for work 1m00s ago"), (90, Level.PROBLEM, "for 1m30s"), (None, Level.PROBLEM, "lately")],
+)
+async def test_a_worker_that_does_not_ask_for_work_any_more_serves_nothing(
+    warden: Nodewarden, monkeypatch: pytest.MonkeyPatch, age: int | None, level: Level, said: str
+) -> None:
+    """Temporal lists one that was killed for five minutes."""
+
+    async def described(*_: object, **__: object) -> DescribeTaskQueueResponse:
+        found = DescribeTaskQueueResponse()
+        if age is not None:
+            found.pollers.add().last_access_time.FromDatetime(datetime.now(UTC) - timedelta(seconds=age))
+        return found
+
+    monkeypatch.setattr(type(warden.client.workflow_service), "describe_task_queue", described, raising=False)
+    found = await doctor.workers(warden, "prod", ["default"])
+    assert levels(found) == [level] * 3
+    assert all(said in each.what for each in found), found
+
+
+async def test_a_check_that_fails_says_where_to_report_it(warden: Nodewarden, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the page that it names says with what."""
+
+    async def unforeseen(*_: object) -> list[Finding]:
+        raise KeyError("x")
+
+    monkeypatch.setattr(doctor, "protection", unforeseen)
+    monkeypatch.setattr(doctor, "_temporal", nothing_found)
+    monkeypatch.setattr(doctor, "_kubernetes", nothing_found)
+    (failed,) = (await examine(Settings(), "prod")).findings
+    assert failed.what == "this check failed: 'x'"
+    (page,) = re.findall(r"docs/\S+\.md", failed.do)
+    assert (ROOT / page).read_text(encoding="utf-8").rpartition("\n## ")[2].startswith("Before you report it\n\nOpen an issue")
+
+
+async def nothing_found(*_: object, **__: object) -> list[Finding]:
+    return []
 
 
 async def test_a_namespace_that_forgets_early_is_named_with_what_is_lost(warden: Nodewarden) -> None:

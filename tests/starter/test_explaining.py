@@ -409,7 +409,10 @@ def test_of_a_cluster_that_cannot_be_read_it_is_not_said_that_no_check_covers_th
     seen = NodeExplanation(node="node-7", at=NOW, episodes=NodeEpisodes(ended=(result("node-7"),)), unread=True)
     not_known = "what health checks say of it is not known: the cluster can't be read"
     assert as_model(seen).conclusion == not_known
-    assert " ".join(" ".join(builders.drawn(as_text(seen), width=200)).split()).startswith(f"node-7 {not_known}")
+    said = " ".join(" ".join(builders.drawn(as_text(seen), width=200)).split())
+    assert said.startswith(f"node-7 {not_known}")
+    began, ended = written(result("node-7").started), written(result("node-7").ended)
+    assert f"{began} to {ended} incident-node-7: recovered after" in said, "`history` has when it began"
 
 
 @pytest.mark.parametrize("words", [("status",), ("scan", "status"), ("history",), ("abort", "node-1"), ("preserved",)])

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from rich.table import Table
 from rich.text import Text
 
 from policy.checks.verdict import Health
-from policy.episode.messages import Acknowledgement, OffProof, Outcome, RestartProof
+from policy.episode.messages import Acknowledgement, OffProof, Outcome, Phase, RestartProof
 from policy.episode.node_action import AcceptedCommand, Verb, Verified
+from policy.episode.permits import PermitRequest
 from policy.scan.scan_report import ClusterLease, ViewState
+from policy.values.times import written
 from starter import wording
-from tests.starter.builders import NOW, ago, check, drawn, episode, proof, report, result, row, scanner
+from starter.web.now import overview_of
+from tests.starter.builders import NOW, ago, check, drawn, episode, proof, report, result, row, scanner, status
 
 
 @pytest.mark.parametrize(
@@ -150,3 +154,29 @@ def test_of_a_held_episode_it_is_said_what_ends_the_hold() -> None:
     held = episode(doing="held by ada: look", held="held by ada: look", ways=(way,))
     assert wording.doing(held, NOW) == "held by ada: look; `nodewarden resume node-7 --question 1` ends it"
     assert wording.doing(replace(held, held=""), NOW) == "held by ada: look", "it stands for something else then"
+
+
+def test_what_is_waited_for_is_what_the_scanner_says_now() -> None:
+    """An episode that is queued asks again after minutes, and named a pause that had ended, or no scanner where one ran."""
+    told = episode("node-3", phase=Phase.QUEUED, queued="paused by amy: drill", doing="waits for a permit: paused by amy: drill")
+    asks = PermitRequest(node="node-3", workflow_id="w", incident=told.incident)
+
+    def now(why: str = "", **known: Any) -> str:
+        found = wording.as_queued_now(told, scanner(report(), why_queued=(why,), **{"queue": (asks,)} | known))
+        assert found.doing == f"waits for a permit: {found.queued}"
+        return found.queued
+
+    assert now("1 of 1 permits are held: node-2") == "1 of 1 permits are held: node-2"
+    assert now() == "its turn has come"
+    assert now(queue=()) == f"the scanner, which was started at {written(ago(3600))}, is yet to be asked"
+    assert wording.as_queued_now(told, None, missing=True).queued == "no scanner runs"
+    assert wording.as_queued_now(told, None) == told, "nothing answers"
+    assert wording.as_queued_now(episode(), scanner(report())) == episode(), "it has its permit"
+
+
+def test_permits_are_counted_once_all_open_episodes_are_known() -> None:
+    """A scanner that was just started said "0 of 1 permits in use", while an episode held one."""
+    assert wording.permits_in_use(scanner(report())) == "0 of 1 permits in use"
+    assert wording.permits_in_use(scanner(report(), known=False)) == "how many permits are in use is not known yet"
+    page = overview_of(status(scanner=scanner(report(), known=False)))
+    assert not page.permits_of, "which the page shows as not known"

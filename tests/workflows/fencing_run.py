@@ -87,9 +87,9 @@ class Run:
         """A person aborts."""
         return await self.handle.execute_update(Fencing.abort, AbortRequest(who="ada", reason="drill", power_on=power_on))
 
-    async def resume(self, reason: str = "it is mended") -> None:
+    async def resume(self, reason: str = "it is mended") -> str:
         """A person has it go on."""
-        await self.handle.execute_update(Fencing.resume, await self.answer(reason))
+        return await self.handle.execute_update(Fencing.resume, await self.answer(reason))
 
     async def answer(self, reason: str = "it is mended") -> ResumeRequest:
         """A word that answers what is asked now."""
@@ -99,9 +99,9 @@ class Run:
         """A person has a path given back."""
         await self.handle.execute_update(Fencing.return_path, await self.answer(reason))
 
-    async def hold(self, reason: str = "we look first", *, until: datetime | None = None) -> None:
+    async def hold(self, reason: str = "we look first", *, until: datetime | None = None) -> str:
         """A person holds it."""
-        await self.handle.execute_update(Fencing.hold, HoldEpisodeRequest(who="ada", reason=reason, until=until))
+        return await self.handle.execute_update(Fencing.hold, HoldEpisodeRequest(who="ada", reason=reason, until=until))
 
     async def acknowledge(self, reason: str = "pulled the plug", *, override: str = "") -> None:
         """A person says that the machine is off."""

@@ -171,6 +171,29 @@ async def test_a_hold_stops_before_the_next_act_until_resumed(env: WorkflowEnvir
     assert world.count("ask-permit") == 2
 
 
+@pytest.mark.parametrize(
+    ("at", "stops"),
+    [
+        ("cordon", "its next destructive act"),
+        ("taint", "freeing its pods and switching it on (the machine is off)"),
+        ("untaint", "switching it on (the machine is off)"),
+        ("on", "another try to switch the machine on"),
+        ("uncordon", ""),
+    ],
+)
+async def test_a_hold_says_what_it_still_stops(env: WorkflowEnvironment, at: str, stops: str) -> None:
+    """S20, S44: after off it promised to stop a destructive act that never came, and was silent about what waits."""
+    async with fencing(env, World(), at=at) as run:
+        (offered,) = [way.consequence for way in (await run.status()).ways if way.verb is Verb.HOLD]
+        answer = await run.hold()
+        left = "nothing destructive is left to be done"
+        assert (f"held before {stops}: `nodewarden resume" if stops else f"is held, but {left}; `nodewarden resume") in answer
+        assert offered == (f"keeps it from {stops} until `resume`, or for a while" if stops else f"stops nothing: {left}")
+        await run.resume()
+        run.go_on()
+        await run.result(Outcome.RECOVERED)
+
+
 async def test_a_hold_for_a_while_says_when_it_ends(env: WorkflowEnvironment) -> None:
     """S44: a person who said `--for 2m` reads the moment that was understood."""
     async with fencing(env, World(), at="cordon") as run:
@@ -308,12 +331,12 @@ async def test_an_abort_under_another_persons_hold_says_so_to_both(env: Workflow
     async with fencing(env, World(ignores_off=True), parks=True) as run:
         await run.handle.execute_update(Fencing.hold, HoldEpisodeRequest(who="bob", reason="console open"))
         await run.hold("my own look")
-        means = {way.verb: way.consequence for way in (await run.status()).ways}
+        status = await run.status()
+        means = {way.verb: way.consequence for way in status.ways}
         both = "bob (identity not verified) and ada (identity not verified)"
-        assert (
-            means[Verb.RESUME]
-            == f"ends a hold, your own or by name that of another person (held by {both}); the last one lets it go on"
-        )
+        last = "the last one lets it go on; `ack-off`, if you saw it off, is taken once no hold is left"
+        assert means[Verb.RESUME] == f"ends the hold of NAME (held by {both}); {last}"
+        assert f"`nodewarden resume {NODE} --question {status.question} --of NAME` ends the hold of NAME" in status.advice
         assert means[Verb.ABORT].startswith(f"ends every hold (held by {both}); ")
         answer = await run.abort()
         assert "; it ends the hold of another person: held by bob (identity not verified): console open: " in answer
@@ -333,11 +356,12 @@ async def test_a_word_for_off_is_refused_during_a_hold(env: WorkflowEnvironment)
         with pytest.raises(WorkflowUpdateFailedError) as refused:
             await run.acknowledge("pulled it")
         question = (await run.status()).question
-        assert (
-            f"held by ada (identity not verified): look first; `nodewarden resume {NODE} --question {question}` ends that"
-            in str(refused.value.cause)
-        )
-        assert Verb.ACK_OFF not in [way.verb for way in (await run.status()).ways]
+        ends = f"`nodewarden resume {NODE} --question {question} --of ada`"
+        assert f"held by ada (identity not verified): look first; {ends} ends that" in str(refused.value.cause)
+        status = await run.status()
+        assert Verb.ACK_OFF not in [way.verb for way in status.ways]
+        then = "; `ack-off`, if you saw it off, is taken once no hold is left"
+        assert f"{ends} ends the hold of ada (identity not verified) and lets it go on{then}" in status.advice
         await run.resume("looked")
         await run.parked()
         assert Verb.ACK_OFF in [way.verb for way in (await run.status()).ways]
@@ -452,7 +476,7 @@ async def test_what_is_left_is_restoring_and_no_limit_holds_it_up(env: WorkflowE
     async with fencing(env, world, parks=True) as run:
         assert world.pods == 0
         world.errors["on"].clear()
-        await run.resume("the BMC answers again")
+        assert (await run.resume("the BMC answers again")).endswith(" goes on"), "and says so"
         await run.result(Outcome.RECOVERED)
     assert [command.partition(" ")[0] for command in world.commands] == ["off", "on"]
     assert world.count("ask-permit") == 0
@@ -528,7 +552,7 @@ async def test_a_word_is_kept_until_there_is_a_permit(env: WorkflowEnvironment) 
     """S44: right after a worker's start every permit is refused for a while, as the view is young; a hold takes the word back."""
     world = World(ignores_off=True, answers=[SHORT_CIRCUIT] * 3)
     async with fencing(env, world, parks=True) as run:
-        await run.resume("the BMC is mended")
+        assert "as soon as the scanner gives it a permit" in await run.resume("the BMC is mended")
         await run.until(
             lambda status: (
                 "the answer of ada (identity not verified) is kept until there is a permit: NodeHealthCheck" in status.problem

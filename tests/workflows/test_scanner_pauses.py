@@ -26,15 +26,16 @@ from policy.episode.modes import MODE_CHANGES_MEMO, MODES_MEMO, ClusterModes, Mo
 from policy.episode.permits import PermitDecision, PermitQuestion, PermitQuestions, Release
 from policy.preservation.preservation_index import PreservationNeed
 from policy.scan.pauses import PAUSES_MEMO, Pause, PauseEnd, Pauses, described
-from policy.scan.scan_report import ScanReport
+from policy.scan.scan_report import ScanReport, ViewState
 from policy.values.mode import Mode
+from policy.values.times import moment_of
 from tests.workflows import contract
 from tests.workflows.scanner_run import NOW, Scan, ScriptedCluster, report, scanning
 from tests.workflows.surroundings import asked_until, eventually, let_pass
 from workflows.definitions.scanner import HealthScanner
 from workflows.kit import continuation
 from workflows.kit.messages import ModeRequest, PauseRequest, StopRequest, UnpauseRequest
-from workflows.scanner import commands
+from workflows.scanner import commands, story
 from workflows.scanner.releases import Releases
 from workflows.scanner.state import ScannerInput, ScannerState
 from workflows.scanner.story import Poll
@@ -94,6 +95,43 @@ async def test_a_pause_begins_nothing_and_keeps_those_who_have_a_permit_from_act
             "new repairs begin again; the pause was by ada (identity not verified), until it is ended by hand: "
         )
         assert over.endswith(f"{WHY}; ended by bob (identity not verified): replaced")
+
+
+async def test_what_is_queued_waits_for_what_is_so_at_the_moment(env: WorkflowEnvironment) -> None:
+    """S44: the pause while it lasts, and then what else keeps the permit from it; so does the one behind it."""
+    async with scanning(env, ScriptedCluster(report("node-1")), cap=1) as scan:
+        await scan.has_opened(1)
+        await paused(scan)
+        assert [(await scan.ask(node, f"of-{node}")).decision for node in ("node-3", "node-4")] == [PermitDecision.QUEUED] * 2
+        status = await scan.until(lambda status: len(status.queue) == 2)
+        assert (status.known, [WHY in each for each in status.why_queued]) == (True, [True, True])
+        await scan.client_handle().execute_update(HealthScanner.unpause, UnpauseRequest(who="ada", reason="replaced"))
+        held = "1 of 1 permits are held: node-1"
+        assert (await scan.until(lambda _: True)).why_queued == (held, f"{held}, 1 asked before")
+
+
+async def test_a_scanner_that_has_yet_to_find_the_open_episodes_says_so(env: WorkflowEnvironment) -> None:
+    """S14: its table is empty meanwhile, which says nothing."""
+    world = ScriptedCluster(report("node-1", view=ViewState(synced=False)))
+    async with scanning(env, world) as scan:
+        assert not (await scan.until(lambda status: status.report is not None)).known
+        world.show(report("node-1"))
+        await scan.until(lambda status: status.known)
+
+
+async def test_a_scan_that_no_worker_has_taken_is_told_with_its_moment(
+    env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S18: a worker may serve the cluster again by then, and what is shown is true all the same."""
+    monkeypatch.setattr(story, "never_began", lambda _: True)
+    async with scanning(env, ScriptedCluster(fails={"scan": 1})) as scan:
+        began = await env.get_current_time()
+        problem = (await scan.until(lambda status: "the scan" in status.problem)).problem
+        asked = moment_of(problem.removeprefix("no worker has taken the scan that was asked for at ")[:20])
+        assert asked is not None, problem
+        assert abs(asked - began) < timedelta(seconds=5)
+        assert problem.endswith("Z: does one serve the cluster?")
+        await scan.until(lambda status: not status.problem)
 
 
 async def test_a_pause_ends_by_itself_when_its_time_is_over(env: WorkflowEnvironment) -> None:

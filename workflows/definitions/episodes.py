@@ -42,6 +42,14 @@ class Fencing(EpisodeWorkflow):
         """Before power was touched, and after it."""
         return self._story.what_abort_means(request)
 
+    def what_hold_stops(self) -> str:
+        """Before power was touched, and after it."""
+        return self._story.what_hold_stops
+
+    def needs_permit(self) -> bool:
+        """Not for what restores (S17)."""
+        return not self._story.only_restores
+
     def stays_off(self) -> bool:
         """Once it gives back what it has added."""
         return self._story.stays_off
@@ -51,7 +59,10 @@ class Fencing(EpisodeWorkflow):
         comes, on = "has its pods started elsewhere (if it runs, data is corrupted)", self.episode.devices_on
         if on:
             comes = f"is refused while {on[0].endpoint} says on; with `--override {DEVICE_READS_ON}` it {comes}"
-        return {**super().consequences(), Verb.ACK_OFF: comes}
+        found = {**super().consequences(), Verb.ACK_OFF: comes}
+        if self.episode.is_held and self._story.wants_acknowledgement():
+            found[Verb.RESUME] += "; `ack-off`, if you saw it off, is taken once no hold is left"
+        return found
 
     def why_not(self, verb: Verb) -> str:
         """A person's word for off is of use while it waits for a person, and off has yet to be proven."""
@@ -108,6 +119,15 @@ class Remediation(EpisodeWorkflow):
     @workflow.run
     async def run(self, request: RemediationHistory) -> EpisodeResult:
         return await self.carry_out(self._story, request)
+
+    def what_hold_stops(self) -> str:
+        """Of a step that switches power it is what it is of a fencing; after it others may come."""
+        at = self._story.at if isinstance(self._story, RemediationStory) else None
+        return (at.story.what_hold_stops if isinstance(at, FencingStep) else "") or super().what_hold_stops()
+
+    def needs_permit(self) -> bool:
+        """Not to have a machine switched on that a step has left off (S17)."""
+        return not (isinstance(self._story, RemediationStory) and self._story.only_restores)
 
     def stays_off(self) -> bool:
         """Once it takes back what its steps have left."""

@@ -10,12 +10,16 @@ from dataclasses import replace
 
 from temporalio import workflow
 
+from policy.episode.advice import command_line
 from policy.episode.messages import Acknowledgement, Phase
 from policy.episode.node_action import CIRCUIT_BREAKER, SealedCommand, Verb
 from policy.values.times import written
 from workflows.episode.episode import Episode
 from workflows.kit.messages import AbortRequest, HoldEpisodeRequest, OperatorCommand, PersonRequest, ResumeRequest
 
+NEXT_ACT = "its next destructive act"
+"""What a hold keeps an episode from, where its kind knows no more."""
+NOTHING_LEFT = "nothing destructive is left to be done"
 WORD_TAKEN_BACK = "an-abort-takes-back-a-word-for-off-that-was-not-used-yet"
 """Histories of builds that went on to free on it go on as they began."""
 
@@ -27,7 +31,7 @@ def why_not(episode: Episode, verb: Verb) -> str:
     abort = episode.state.abort_asked
     if verb in {Verb.ACK_OFF, Verb.RETURN_PATH} and episode.is_held:
         expected = f"{verb.value}: expected an episode that is not held; this one is {episode.holds_line}"
-        return f"{expected}; `nodewarden resume {episode.state.node} --question {episode.state.question}` ends that"
+        return f"{expected}; `{_ends_hold(episode)}` ends that"
     if verb is Verb.RESUME and abort is not None and not episode.insists:
         return f"resume: expected an episode that goes on; this one was aborted by {abort.by}, and ends"
     asks_of_path = episode.state.phase is Phase.NEEDS_HUMAN and bool(episode.state.path_asked)
@@ -46,6 +50,10 @@ def why_not(episode: Episode, verb: Verb) -> str:
     return ""
 
 
+def _ends_hold(episode: Episode) -> str:
+    return command_line(Verb.RESUME, episode.state.node, episode.state.question, episode.hold_owners)
+
+
 def require_question(episode: Episode, verb: Verb, question: int) -> None:
     """Raises ValueError where a command answers another question than is asked (S48)."""
     if question != (now := episode.state.question):
@@ -54,14 +62,18 @@ def require_question(episode: Episode, verb: Verb, question: int) -> None:
         raise ValueError(f"{verb.value}: expected the --question that is asked, got {got}; now it is {now}: {asked}")
 
 
-def consequences(episode: Episode, *, abort: str) -> dict[Verb, str]:
-    """Every verb that every kind of episode has, and what comes of it. abort: what comes of that, besides."""
-    holds = f"held by {' and '.join(episode.hold_owners)}" if episode.hold_owners else ""
-    own_or_named = f"ends a hold, your own or by name that of another person ({holds}); the last one lets it go on"
+def consequences(episode: Episode, *, abort: str, before: str) -> dict[Verb, str]:
+    """Every verb that every kind of episode has, and what comes of it. abort: what comes of that, besides. before: what a hold
+    keeps it from, "" where nothing is left that a hold stops."""
+    owners = episode.hold_owners
+    holds, ends = f"held by {' and '.join(owners)}" if owners else "", "tries again"
+    if owners:
+        only = f"ends the hold of {owners[0]} and lets it go on"
+        ends = only if len(owners) == 1 else f"ends the hold of NAME ({holds}); the last one lets it go on"
     return {
-        Verb.RESUME: own_or_named if holds else "tries again",
+        Verb.RESUME: ends,
         Verb.RETURN_PATH: f"gives {episode.state.path_asked} back (if anything still writes there, data is corrupted)",
-        Verb.HOLD: "keeps it from its next destructive act until `resume`, or for a while",
+        Verb.HOLD: f"keeps it from {before} until `resume`, or for a while" if before else f"stops nothing: {NOTHING_LEFT}",
         Verb.ABORT: (f"ends every hold ({holds}); " if holds else "") + abort,
     }
 
@@ -115,8 +127,9 @@ def take_override(episode: Episode, sealed: SealedCommand | None) -> None:
         episode.state.override = sealed
 
 
-def take_hold(episode: Episode, request: HoldEpisodeRequest) -> str:
-    """Nothing destructive until `resume`. It replaces an earlier hold of the same person, and no other one."""
+def take_hold(episode: Episode, request: HoldEpisodeRequest, *, before: str = NEXT_ACT) -> str:
+    """Nothing destructive until `resume`. It replaces an earlier hold of the same person, and no other one. before: see
+    `consequences`."""
     others = tuple(each for each in episode.state.holds if each.owner != request.owner)
     episode.state.holds, episode.state.question = (*others, request), episode.state.question + 1
     episode.note("hold", "asked", f"by {request.by}: {request.reason}", who=request.by)
@@ -125,11 +138,14 @@ def take_hold(episode: Episode, request: HoldEpisodeRequest) -> str:
     beside = "".join(f"; it is also {each}" for each in others)
     ends = f"`nodewarden resume {episode.state.node} --question {episode.state.question}` ends it"
     until = f" until {written(request.until)}" if request.until is not None else ""
-    return f"incident {episode.state.incident} is held before its next destructive act{until}: {ends}{beside}"
+    if not before:
+        return f"incident {episode.state.incident} is held{until}, but {NOTHING_LEFT}; {ends}{beside}"
+    return f"incident {episode.state.incident} is held before {before}{until}: {ends}{beside}"
 
 
-def take_resume(episode: Episode, request: ResumeRequest) -> str:
-    """End a hold, or let a parked episode try again; a word for off that has not been used yet is taken back."""
+def take_resume(episode: Episode, request: ResumeRequest, *, needs_permit: bool) -> str:
+    """End a hold, or let a parked episode try again; a word for off that has not been used yet is taken back. needs_permit:
+    whether it then goes on with a permit only."""
     ended = _ended_by(episode, request)
     episode.state.holds = tuple(each for each in episode.state.holds if each not in ended)
     episode.note("resume", "asked", f"by {request.by}: {request.reason}", who=request.by)
@@ -144,7 +160,8 @@ def take_resume(episode: Episode, request: ResumeRequest) -> str:
     asks = episode.state.phase is Phase.NEEDS_HUMAN
     if asks and episode.insists:
         return f"incident {episode.state.incident} tries again what has failed{taken_back}"
-    return f"incident {episode.state.incident} goes on{' as soon as the scanner gives it a permit' if asks else ''}{taken_back}"
+    waits = " as soon as the scanner gives it a permit" if asks and needs_permit else ""
+    return f"incident {episode.state.incident} goes on{waits}{taken_back}"
 
 
 def _take_back_acknowledgement(episode: Episode, request: OperatorCommand) -> str:

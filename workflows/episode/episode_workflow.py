@@ -188,11 +188,12 @@ class EpisodeWorkflow:
     def ways(self) -> tuple[AcceptedCommand, ...]:
         """The commands that would be accepted now, with what comes of each: what a validator refuses is not among them."""
         accepted = {verb: means for verb, means in self.consequences().items() if not self.why_not(verb)}
-        return ways(self.episode.state.node, accepted, self.episode.state.question)
+        return ways(self.episode.state.node, accepted, self.episode.state.question, self.episode.hold_owners)
 
     def consequences(self) -> dict[Verb, str]:
         """Every verb that this kind of episode has, and what comes of it."""
-        return commands.consequences(self.episode, abort=self.what_abort_means(AbortRequest(who="", reason="")))
+        abort = self.what_abort_means(AbortRequest(who="", reason=""))
+        return commands.consequences(self.episode, abort=abort, before=self.what_hold_stops())
 
     def why_not(self, verb: Verb) -> str:
         """Why this episode does not accept that verb in its state, whatever the command says besides; "" where it does."""
@@ -238,7 +239,12 @@ class EpisodeWorkflow:
     @workflow.update(description="Do nothing destructive until resume, or until a moment.")
     async def hold(self, request: HoldEpisodeRequest) -> str:
         """Nothing destructive until `resume`, or a moment."""
-        return commands.take_hold(self.episode, await self._verified(Verb.HOLD, request, self._check_hold, until=request.until))
+        request = await self._verified(Verb.HOLD, request, self._check_hold, until=request.until)
+        return commands.take_hold(self.episode, request, before=self.what_hold_stops())
+
+    def what_hold_stops(self) -> str:
+        """What comes next that a hold keeps it from, "" where nothing is left."""
+        return commands.NEXT_ACT
 
     @hold.validator
     def _check_hold(self, request: HoldEpisodeRequest) -> None:
@@ -251,9 +257,13 @@ class EpisodeWorkflow:
         """End a hold, or let a parked episode try again."""
         request = await self._verified(Verb.RESUME, request, self._check_resume, question=request.question, of=request.of)
         try:
-            return commands.take_resume(self.episode, request)
+            return commands.take_resume(self.episode, request, needs_permit=self.needs_permit())
         except ValueError as error:
             raise refused(str(error)) from error
+
+    def needs_permit(self) -> bool:
+        """Whether one that waits for a person goes on with a permit only."""
+        return True
 
     @resume.validator
     def _check_resume(self, request: ResumeRequest) -> None:

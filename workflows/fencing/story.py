@@ -28,6 +28,7 @@ from policy.episode.proofs import may_restore_path, power_due, same_machine
 from policy.fence.config import FenceStep
 from policy.fence.plan import UNCORDON, FencingPlan, keeping_plan
 from policy.objects.marks import NOTHING_ADDED
+from workflows.episode.commands import NEXT_ACT
 from workflows.episode.end import close, not_begun, refusal
 from workflows.episode.episode import Episode
 from workflows.episode.node_writes import note_unseen_cuts
@@ -779,6 +780,29 @@ class FencingStory:
         if self.case.progress.power.commands_on:
             return f"the machine is being switched on; {ONCE_BACK}"
         return after_off(request, self.episode.state.node)
+
+    @property
+    def only_restores(self) -> bool:
+        """Whether all that was to be destroyed is done."""
+        return self._case is not None and self.case.only_restoring_is_left
+
+    @property
+    def what_hold_stops(self) -> str:
+        """What comes next that a hold keeps it from, "" where nothing is left. Off is no more destructive than what it is for:
+        the pods of a machine that is off are freed, and it is switched on, only once the hold is over."""
+        if self._case is None:
+            return NEXT_ACT
+        power = self.case.progress.power
+        if self.case.progress.switched_on or self.case.progress.end is not None:
+            return ""
+        if power.commands_on or power.devices_on:
+            return "another try to switch the machine on"
+        if power.proof is None:
+            return NEXT_ACT
+        comes_back = (self.case.plan.power_on or power.kept) and not self.case.leaves_off
+        last = "giving it up" if self.case.power.is_to_be_given_up else "switching it on" if comes_back else ""
+        frees = "" if self.case.progress.freeing.done else "freeing its pods"
+        return f"{' and '.join(filter(None, (frees, last)))} (the machine is off)" if frees or last else ""
 
     @property
     def _commands_off(self) -> bool:

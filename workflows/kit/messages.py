@@ -124,6 +124,10 @@ class ScannerStatus:
     """Of due nodes that are not repaired, the oldest first, at most `MOST_SHOWN`; the query `spells` has all."""
     open_spells: int = 0
     """How many are open, and how many more nodes are due that had no room."""
+    why_queued: tuple[str, ...] = ()
+    """Why each of the queue has no permit at this moment, "" where it is due; () of a scanner that does not say."""
+    known: bool = True
+    """Whether all open episodes are known; before that, permits may be held that are not listed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -372,6 +372,11 @@ class RemediationStory:
         return None
 
     @property
+    def only_restores(self) -> bool:
+        """Whether a person is asked before a machine that a step has left off is switched on again."""
+        return self.left_off is not None and self.episode.repairs.is_asked_in(self._progress.parked)
+
+    @property
     def _node_is_gone(self) -> bool:
         """Whether the latest look has found no Node of the name."""
         seen = self.episode.state.last_look

@@ -44,8 +44,7 @@ class PermitQueue:
         for waiting in tuple(self._state.queue):
             if self._underway.stop is not None:
                 return
-            # It may have come back since it asked; the guard counts it as a loss.
-            request = replace(self._permits.as_known(waiting), ready=True)
+            request = self._served_as(waiting)
             if self._permits.answer(report, request).decision is not PermitDecision.GRANTED:
                 continue
             self._permits.grant(request, report)
@@ -58,6 +57,22 @@ class PermitQueue:
             except (ApplicationError, FailureError) as error:
                 workflow.logger.warning("%s no longer waits for its permit: %s", request.workflow_id, error)
                 self._state.remove(request.node, request.incident)
+
+    def _served_as(self, waiting: PermitRequest) -> PermitRequest:
+        """It may have come back since it asked; the guard counts it as a loss."""
+        return replace(self._permits.as_known(waiting), ready=True)
+
+    def why(self) -> tuple[str, ...]:
+        """Why each that waits has no permit at this moment, in their order; "" where it is due. An episode knows only what it was
+        told when it asked last, minutes ago."""
+        if (stop := self._underway.stop) is not None:
+            return tuple(f"the scanner is being stopped by {stop.by}" for _ in self._state.queue)
+        if (report := self._state.report) is None or not self._state.known:
+            return tuple("the scanner has yet to find all open episodes" for _ in self._state.queue)
+        answers = [
+            self._permits.answer(report, self._served_as(waiting), ahead=place) for place, waiting in enumerate(self._state.queue)
+        ]
+        return tuple("" if each.decision is PermitDecision.GRANTED else each.reason for each in answers)
 
     async def ask(self, request: PermitRequest) -> PermitAnswer | None:
         """Granted, queued, or refused with the reason, once a report can say so. None: the next history has that report, and is

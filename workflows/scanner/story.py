@@ -39,6 +39,7 @@ from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.report_builder import plainly_sick, stamp_of
 from policy.scan.scan_report import MAXIMUM_SEEN, ScanReport
 from policy.values.display_text import without_calls
+from policy.values.times import written
 from workflows.kit import continuation, options
 from workflows.kit.interrupts import never_began
 from workflows.kit.messages import ScannerStatus
@@ -325,8 +326,11 @@ class ScannerStory:
         except ActivityError as error:
             if isinstance(error.cause, CancelledError):
                 return None
-            why = "no worker of the cluster takes the scan: does one run?" if never_began(error) else error_message(error)
-            self._underway.drop_report(f"the cluster can't be scanned: {why}")
+            self._underway.drop_report(
+                f"no worker has taken the scan that was asked for at {written(poll.began)}: does one serve the cluster?"
+                if never_began(error)
+                else f"the cluster can't be scanned: {error_message(error)}"
+            )
             self._show()
             await workflow.sleep(PAUSE_AFTER_FAILURE, summary="before the next scan")
             return None
@@ -653,6 +657,8 @@ class ScannerStory:
             modes=state.modes,
             spells=self.spells.handed_over(MOST_SHOWN).spells,
             open_spells=len(state.spells) + state.spells_left_out,
+            why_queued=self.queue.why(),
+            known=state.known,
         )
 
     def _problem(self) -> str:

@@ -15,11 +15,14 @@ from typing import Any
 from activities.cluster.api.connection import JsonObject
 from activities.cluster.api.events import Happening
 from activities.cluster.api.lease_view import read_lease
+from activities.cluster.api.paths import NODE_FENCES, NODES
 from activities.contracts.scan import OpenEpisode
 from policy.checks.circuit_breakers import LeaderLease, OpenReason, StatusWrite, conflict
 from policy.checks.health_check import ACTIVE, COOLING_DOWN
 from policy.episode.advice import MOST_NAMED, waiting
+from policy.episode.messages import Kind
 from policy.episode.modes import only_some
+from policy.episode.nodefence import node_fence_name
 from policy.objects.remediations import RemediationObject
 from policy.remediation.ladder import Unusable
 from policy.scan.ledger import Ledger
@@ -323,9 +326,10 @@ def _unhealthy_nodes(
 
 
 def _remediation(episode: OpenEpisode, started_at: str) -> JsonObject:
-    """An episode is a workflow, not an object: its name here is the incident by which `nodewarden status` finds it."""
-    resource = {"apiVersion": "nodewarden.io/v1alpha1", "kind": episode.kind, "name": episode.incident}
-    return {"resource": resource, "started": started_at}
+    """An episode is a workflow, and no object: named is what shows it, a fencing's NodeFence, else the Node with our mark."""
+    node, fences = episode.node, episode.kind == Kind.FENCING
+    about = NODE_FENCES.ref(node_fence_name(node)) if fences else NODES.ref(node)
+    return {"resource": {"apiVersion": about.api_version, "kind": about.kind, "name": about.name}, "started": started_at}
 
 
 def _object(made: RemediationObject, now: datetime) -> JsonObject:
