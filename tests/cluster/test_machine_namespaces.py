@@ -3,6 +3,7 @@ of OpenShift's own operator. What a stranger writes elsewhere makes no Node thei
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 
@@ -14,6 +15,7 @@ from activities.cluster.acts.remediation import ClusterRemediation
 from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.acts.targets import ClusterTarget
 from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.api.paths import CONFIG_MAPS
 from activities.cluster.api.served_cluster import Connections, ServedCluster
 from activities.cluster.live.claims import Identities
 from activities.contracts.preservation import GiveUpRequest, HoldRequest, Wish
@@ -24,7 +26,8 @@ from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.episode.messages import Need, NeedKind, RemediationInput
 from policy.scan.explanation import MOST_IGNORED, explain
 from policy.scan.scan_report import ScanReport
-from simulator.client import ApiClient
+from policy.values.object_refs import FENCE_NAMESPACE
+from simulator.client import ApiClient, ApiError
 from starter.doctor import Level, health_checks
 from tests.cluster.acts.world import CLUSTER, NODE, NOW, empty_world, refused
 from tests.cluster.builders import CHECKS, DEFINITIONS, check, definition, node
@@ -239,3 +242,19 @@ async def test_s46_other_clusters_of_a_management_cluster_are_nothing_to_be_told
     await person.create(CLUSTER_API.path("machinehealthchecks"), CLUSTER_API.check())
     await assail(person, TENANTS[-1])
     assert (await snapshot(connection)).ledger.ignored_text == ""
+
+
+async def test_s46_a_fence_cluster_config_counts_in_its_own_namespace_alone() -> None:
+    """A client of Temporal names the check of an episode, and a tenant may write ConfigMaps of any name."""
+    async with empty_world() as world:
+        await world.add_node()
+        await world.set_ready("Unknown", since=world.now - timedelta(seconds=30))
+        await world.hold_cluster_lease()
+        for namespace, verdict in (("tenant", LookVerdict.NEED_GONE), (FENCE_NAMESPACE, LookVerdict.GO)):
+            with suppress(ApiError):
+                await world.others.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
+            config = {"metadata": {"name": "fence-cluster-config"}, "data": {"config.properties": "grace_timeout=1"}}
+            await world.others.create(CONFIG_MAPS.path(namespace=namespace), config)
+            check = CONFIG_MAPS.ref("fence-cluster-config", namespace)
+            looked = await world.target.last_look(await world.look(need=Need(kind=NeedKind.CHECK, reason="x", check=check)))
+            assert (namespace, looked.verdict, looked.reason) == (namespace, verdict, looked.reason)

@@ -22,6 +22,7 @@ from typing import Any, Protocol, TypeVar
 from activities.cluster.api.connection import JsonObject
 from activities.cluster.api.events import events_on_node
 from activities.cluster.api.lease_view import LeaseView
+from activities.cluster.api.paths import CONFIG_MAPS
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.live.claims import CheckedDevices, Identities, claimed_by, publish_on_both
 from activities.cluster.live.cluster_lease import cluster_lease_problem
@@ -519,10 +520,15 @@ async def _checks_of_kept(once: Readers, name: str, node: NodeView | None, now: 
 
 
 async def _asking(once: Readers, need: Need | None, source: PolicySource) -> JsonObject | None:
-    """The health check, or the object of another system, that the need is about; None where it is gone, or neither asks."""
+    """The health check, or the object of another system, that the need is about; None where it is gone, or neither asks. A
+    ConfigMap is a check in one namespace: elsewhere others may write one of its name (S46)."""
     if need is None or not need.kind.automatic:
         return None
-    return await (find_check(once, need) if need.kind is NeedKind.CHECK else find_request(once.nodes, need, source.requests))
+    if need.kind is not NeedKind.CHECK:
+        return await find_request(once.nodes, need, source.requests)
+    ref = need.check
+    strange = ref is not None and ref.kind == CONFIG_MAPS.kind and ref.namespace != source.namespace
+    return None if strange else await find_check(once, need)
 
 
 def _decided_by(need: Need, seen: Seen) -> By:
