@@ -68,12 +68,15 @@ from policy.remediation.ladder import (
     steps_not_known,
 )
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION, REMEDIATION_FOR_ANNOTATION, last_of, read_memory
-from policy.remediation.strategy_rules import REPLACING_OWNERS
+from policy.remediation.strategy_rules import REPLACING_OWNERS, Strategy
 from policy.values.errors import PolicyError, no_such_target
 from policy.values.machine_apis import CLUSTER_API, machine_api
 from policy.values.object_refs import Dialect
 
 LONGEST_FAILURE = 300
+
+LEFT_BEHIND = frozenset({Strategy.EXTERNAL, Strategy.REQUEST_OWNER})
+"""The steps of which a scan sees what an earlier episode has left, to be taken back."""
 
 WAITING = "WaitingForRemediation"
 """The reason by which Cluster API's owners know that it is their turn."""
@@ -184,6 +187,9 @@ class ClusterRemediation(DelegatingActivities, RemediationActivities):
     ) -> tuple[tuple[EscalationStep, ...], str]:
         """What a person names, what the check says as it is now, or the deletion of its Machine. What a request says that a check
         wants is not believed (S42), but for the one step that an earlier episode has left; a check that is gone licenses none."""
+        if request.adopts and any(each.strategy not in LEFT_BEHIND for each in request.ladder or ()):
+            steps = ", ".join(each.name for each in request.ladder or ())
+            return (), f"adopts: expected an object or a wish that an earlier episode has left, got {steps}"
         by_check = request.need is not None and request.need.kind is NeedKind.CHECK and check is not None
         words = ", ".join(request.strategies) if not by_check else ""
         if request.ladder is not None and (request.adopts or not by_check):

@@ -11,7 +11,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts import targets
 from activities.cluster.acts.preservation import ClusterPreservation
-from activities.cluster.acts.remediation import ClusterRemediation
+from activities.cluster.acts.remediation import LEFT_BEHIND, ClusterRemediation
 from activities.cluster.acts.targets import ClusterTarget
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.contracts.preservation import GiveUpRequest
@@ -564,6 +564,17 @@ async def test_s42_a_step_has_failed_only_where_the_target_remembers_it(ready: W
     for text, known in ((memory, ("reboot",)), ("{", ())):
         await ready.change_node({"metadata": {"annotations": {LAST_REMEDIATION_ANNOTATION: text}}})
         assert await failed() == known
+
+
+@pytest.mark.parametrize("strategy", sorted({*Strategy} - LEFT_BEHIND))
+async def test_s28_s42_what_an_earlier_episode_has_left_is_what_a_scan_sees(strategy: Strategy, ready: World) -> None:
+    """Taken back would be what others have asked of the Machine: any client of Temporal may say that it was left behind."""
+    await ready.add_check()
+    served = ServedCluster(CLUSTER, ready.connection, clock=ready.clock, source=OPERATORS)
+    ladder = (EscalationStep(strategy=strategy, name="x"),)
+    request = RemediationInput(cluster=CLUSTER, node=NODE, incident=INCIDENT, need=BY_CHECK, ladder=ladder, adopts="x")
+    pinned = await ActivityEnvironment().run(ClusterRemediation(served, ready.looks).pin, request)
+    assert (pinned.ladder, pinned.refused) == ((), "adopts: expected an object or a wish that an earlier episode has left, got x")
 
 
 @pytest.mark.parametrize("how", ["ladder", "strategies"])
