@@ -58,6 +58,7 @@ from policy.episode.gate import Operation, Seen
 from policy.episode.messages import Need, NeedKind, Pinned, RemediationInput
 from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION, MachineView, of_control_plane, taken_name
 from policy.objects.nodes import Condition, NodeView
+from policy.objects.remediations import kind_of
 from policy.remediation.ladder import (
     OWNER_REMEDIATED,
     EscalationStep,
@@ -187,9 +188,8 @@ class ClusterRemediation(DelegatingActivities, RemediationActivities):
     ) -> tuple[tuple[EscalationStep, ...], str]:
         """What a person names, what the check says as it is now, or the deletion of its Machine. What a request says that a check
         wants is not believed (S42), but for the one step that an earlier episode has left; a check that is gone licenses none."""
-        if request.adopts and any(each.strategy not in LEFT_BEHIND for each in request.ladder or ()):
-            steps = ", ".join(each.name for each in request.ladder or ())
-            return (), f"adopts: expected an object or a wish that an earlier episode has left, got {steps}"
+        if request.adopts and (wrong := _not_left_behind(request.ladder or (), check)):
+            return (), wrong
         by_check = request.need is not None and request.need.kind is NeedKind.CHECK and check is not None
         words = ", ".join(request.strategies) if not by_check else ""
         if request.ladder is not None and (request.adopts or not by_check):
@@ -453,6 +453,18 @@ def _remembers(machine: MachineView, request: FollowRequest) -> bool:
         if memory.incident and memory.incident == request.target.incident:
             return True
     return False
+
+
+def _not_left_behind(ladder: tuple[EscalationStep, ...], check: HealthCheck | None) -> str:
+    """Why it is nothing that an earlier episode may have left, "" where it is. It is taken back without a look, and a Machine
+    owns more than what a check makes for it: the instance, too."""
+    if any(each.strategy not in LEFT_BEHIND for each in ladder):
+        steps = ", ".join(each.name for each in ladder)
+        return f"adopts: expected an object or a wish that an earlier episode has left, got {steps}"
+    makes = {kind_of(rung.template) for rung in (check.rungs if check is not None else ())}
+    foreign = [kind_of(each.template) for each in ladder if each.template is not None and kind_of(each.template) not in makes]
+    named = check.ref.key if check is not None else "its check, which is gone,"
+    return f"adopts: {named} makes no {foreign[0][1]}" if foreign else ""
 
 
 def _forgotten(request: RemediationInput, node: LiveNode | None, machine: MachineView | None) -> str:

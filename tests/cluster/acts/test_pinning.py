@@ -577,6 +577,19 @@ async def test_s28_s42_what_an_earlier_episode_has_left_is_what_a_scan_sees(stra
     assert (pinned.ladder, pinned.refused) == ((), "adopts: expected an object or a wish that an earlier episode has left, got x")
 
 
+async def test_s42_what_an_earlier_episode_has_left_is_of_a_kind_that_its_check_makes(ready: World) -> None:
+    """A Machine owns its instance as well, which would be deleted with no look at all."""
+    await ready.add_check()
+    served = ServedCluster(CLUSTER, ready.connection, clock=ready.clock, source=OPERATORS)
+    kind = ObjectRef(
+        api_version="infrastructure.cluster.x-k8s.io/v1beta1", kind="AWSMachineTemplate", name="x", namespace="clusters"
+    )
+    ladder = (EscalationStep(strategy=Strategy.EXTERNAL, name="x", template=kind),)
+    request = RemediationInput(cluster=CLUSTER, node=NODE, incident=INCIDENT, need=BY_CHECK, ladder=ladder, adopts="w-7")
+    pinned = await ActivityEnvironment().run(ClusterRemediation(served, ready.looks).pin, request)
+    assert (pinned.ladder, "makes no AWSMachine" in pinned.refused) == ((), True)
+
+
 @pytest.mark.parametrize("how", ["ladder", "strategies"])
 async def test_s42_the_steps_in_a_checks_name_are_those_that_the_check_wants_now(how: str, ready: World) -> None:
     """One that fences has no Machine deleted, whatever its request brings, neither at the pin nor at the act itself."""
