@@ -506,6 +506,29 @@ async def test_the_cluster_of_a_machine_without_a_node_is_asked_as_well(world: W
     assert (result.verdict, f"Cluster {CLUSTER_NAME}" in result.reason) == (VETOED, True)
 
 
+@pytest.mark.parametrize("system", [OPENSHIFT, CLUSTER_API], ids=str)
+async def test_s20_a_machine_is_not_acted_on_behind_the_back_of_the_node_that_a_scan_ties_to_it(
+    system: System, world: World
+) -> None:
+    """It names no Node, and one has its providerID: what people say on that Node is asked by its name alone, and any client of
+    Temporal may begin an episode by the Machine's."""
+    await under_a_check_of_nodes(world)
+    await world.change_node({"metadata": {"annotations": {"nodewarden.io/hold": "ada"}}})
+    await system.install(world.others)
+    await system.add_cluster(world.others)
+    await system.add_machine(world.others, MACHINE)
+    await world.others.patch(
+        system.path("machines", MACHINE), {"spec": {"providerID": (await world.node())["spec"]["providerID"]}}
+    )
+    await system.set_status(world.others, MACHINE, {"phase": "Failed", **FAILED})
+    await world.others.create(system.path("machinehealthchecks"), system.check(timeout=60))
+    need = Need(kind=NeedKind.CHECK, reason="Failed", check=system.check_ref())
+    pinned = Pinned(node=f"machine/{system.namespace}/{MACHINE}", uid="")
+    target = replace(await world.pinned(), pinned=pinned)
+    seen = await look(world, system, need=need, target=target, operation=Operation.REMOVE)
+    assert seen.verdict is GONE, seen.reason
+
+
 class TestAMachineOfMachineControllerManager:
     """S21, S27: no Node names it, so that it is found by the label that it bears."""
 

@@ -179,18 +179,20 @@ async def _node(connections: Readers, name: str) -> NodeView | None:
 
 
 async def _alone(connections: Readers, check: HealthCheck, name: str) -> Subject:
-    """A Machine that has no Node, by its own name. One that has got a Node meanwhile is a case of that Node's."""
+    """A Machine that has no Node, by its own name. One that has got a Node meanwhile is a case of that Node's, also where only a
+    scan would tie them."""
     namespace, _, own = name.partition("/")
     cluster = await cluster_of(connections, check) if check.dialect is Dialect.CLUSTER_API else None
     machine = await find_machine(connections, check.machine_ref(namespace, own))
     alone = machine is not None and is_of_cluster(machine.view, check) and not machine.view.node_name
+    alone = alone and machine is not None and not await node_of(connections, machine.view)
     return Subject(of_machines=True, machines=(machine.view,) if machine is not None and alone else (), cluster=cluster)
 
 
 async def _named_alone(connections: Readers, name: str) -> tuple[MachineView, ...]:
     """The Machine that a person has named, by itself: what it is a part of, and who keeps it, holds as if it had a Node (S15)."""
     machine = await machine_named(connections, name)
-    if machine is not None and (node := machine.view.node_name):
+    if machine is not None and (node := machine.view.node_name or await node_of(connections, machine.view)):
         raise failure(ErrorType.TARGET_CHANGED, f"{machine.ref.key} has Node/{node}: that is what is to be named")
     return (machine.view,) if machine is not None else ()
 
