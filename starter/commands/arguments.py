@@ -109,7 +109,12 @@ class Overridable(StrEnum):
 
 ClusterOption = Annotated[
     str,
-    typer.Option("--cluster", "-c", help="Cluster; default: the current kubeconfig context.", autocompletion=complete_clusters),
+    typer.Option(
+        "--cluster",
+        "-c",
+        help="Cluster; default: what the settings name, else the current kubeconfig context.",
+        autocompletion=complete_clusters,
+    ),
 ]
 OutputOption = Annotated[Output | None, typer.Option("--output", "-o", help="How to print the answer.")]
 

@@ -264,7 +264,8 @@ async def resume(
     question: QuestionOption = 0,
     of: OfOption = "",
 ) -> None:
-    """End your hold of the episode of NODE, or with --of that of another person; or let one that waits for a person try again."""
+    """End your hold of NODE or of its episode, or with --of that of another person; or let an episode that waits for a person try
+    again."""
 
     async def send(warden: Nodewarden, episode: EpisodeHandle) -> str:
         why = given("--reason", reason)

@@ -91,7 +91,7 @@ async def doctor(
 ) -> Exit:
     """Look at Temporal, workers, scanner, rights, definitions, health checks, Secrets, devices, clocks, and who else is at work.
 
-    Each line says what to do. Nothing is changed without --fix. Exit code 1: there are problems.
+    What is not as it should be comes with what to do. Nothing is changed without --fix. Exit code 1: there are problems.
     """
     from starter.doctor import as_table, examine
 

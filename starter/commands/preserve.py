@@ -111,7 +111,7 @@ async def release(
 
 @for_a_cluster
 async def preserved(session: Session) -> Exit:
-    """List the nodes that are preserved: who asked, why, since when, until when, and for how many hours they have been held."""
+    """List the nodes that are preserved: who asked, why, until when, and for how many hours they have been held."""
     from starter.output.status_table import preservations_table
 
     async with session.connected() as (warden, _, name):

@@ -111,7 +111,8 @@ async def up(
         int, typer.Option("--ui-port", min=0, max=65535, help="Port of the page; 0: any that is free.")
     ] = PAGE_PORT,
 ) -> Exit:
-    """Watch over the cluster of the current kubeconfig context until Ctrl-C. With no health check in it, nothing is changed.
+    """Watch over the clusters of the settings, else over that of the current kubeconfig context, until Ctrl-C. Where there is no
+    health check, nothing is changed.
 
     Without TEMPORAL_ADDRESS a Temporal server is run here; its history is kept and found again on the next start.
     """

@@ -84,7 +84,8 @@ class _Line:
 
     @property
     def whole(self) -> Text:
-        name, *others = self.cells
+        name, kind, outcome, started, took, incident = self.cells
+        others = (kind, outcome, f"began {started}, took {took}", incident)  # no head says which is which
         return Text("  ").join([Text(str(name), style="bold"), *(Text("").append(each) for each in others)])
 
 

@@ -642,6 +642,23 @@ def test_a_line_breaks_between_words_on_a_terminal_and_nowhere_else(columns: int
     assert file.getvalue() == f"nodewarden: {said}\n"
 
 
+@pytest.mark.parametrize(
+    ("command", "said", "never"),
+    [
+        ("status", "default: what the settings name, else the current kubeconfig context", ""),
+        ("up", "the clusters of the settings, else over that of the current kubeconfig context", ""),
+        ("resume", "End your hold of NODE or of its episode", ""),
+        ("preserved", "who asked, why, until when", "since when"),
+        ("doctor", "What is not as it should be comes with what to do", "Each line"),
+    ],
+)
+async def test_help_says_what_is_so(keyboard: Path, command: str, said: str, never: str) -> None:
+    assert keyboard
+    text = " ".join(re.sub(r"[│╭╮╰╯─]", " ", (await nodewarden(command, "--help")).output).split())
+    assert said in text
+    assert not never or never not in text
+
+
 async def test_settings_are_a_line_each_on_a_terminal_too(keyboard: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said = (await nodewarden("settings", "show")).output.splitlines()
     piped = [line for line in said if len(line) < 80]

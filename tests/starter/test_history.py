@@ -249,7 +249,7 @@ def test_a_pause_that_is_over_says_how() -> None:
     ]
     narrow = drawn(history_table.as_table(EndedEpisodes(cluster="prod"), heard[:1], NOW), width=70)
     assert narrow == [
-        "(all)  Pause  expired  2026-11-21T11:50:00Z  5m00s  -",
+        "(all)  Pause  expired  began 2026-11-21T11:50:00Z, took 5m00s  -",
         "  by amy, until 2026-11-21T11:55:00Z: drill",
     ], "each stands once"
 

@@ -286,14 +286,14 @@ def test_what_it_does_and_what_is_wrong_are_not_the_same_sentence_twice() -> Non
 @pytest.mark.parametrize("width", range(60, 150, 3))
 def test_a_command_stays_on_one_line_to_be_copied(width: int) -> None:
     resume, ack = "`nodewarden resume node-7`", "`nodewarden ack-off node-7 --who … --reason …`"
-    parked = episode(
-        phase=Phase.NEEDS_HUMAN, problem="p", advice=f"fix the cause, then {resume} tries again; if you saw it off, {ack}"
-    )
+    abort, later = "`nodewarden abort node-7`", "`ack-off`, of one word, is no part of the next"
+    said = f"fix the cause, then {resume} tries again; {later}; if you saw it off, {ack}; or {abort}: ends every hold"
+    parked = episode(phase=Phase.NEEDS_HUMAN, problem="p", advice=said)
     paused = scanner(
         report(row("node-1")), pauses=(Pause(who="ann", owner="ann", reason="the switch of rack 2 is replaced", since=NOW),)
     )
     lines = drawn(status(episodes=(parked,), scanner=paused), width=width)
-    for command in (resume, ack, "`nodewarden unpause --of ann`"):
+    for command in (resume, ack, abort, "`nodewarden unpause --of ann`"):
         assert any(command in line for line in lines), lines
     assert all(len(line) <= width for line in lines)
 

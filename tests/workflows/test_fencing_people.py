@@ -361,7 +361,7 @@ async def test_a_word_for_off_is_refused_during_a_hold(env: WorkflowEnvironment)
         status = await run.status()
         assert Verb.ACK_OFF not in [way.verb for way in status.ways]
         then = "; `ack-off`, if you saw it off, is taken once no hold is left"
-        assert f"{ends} ends the hold of ada (identity not verified) and lets it go on{then}" in status.advice
+        assert f"{ends} ends the hold of ada (identity not verified), and lets it go on{then}" in status.advice
         await run.resume("looked")
         await run.parked()
         assert Verb.ACK_OFF in [way.verb for way in (await run.status()).ways]

@@ -68,7 +68,7 @@ def consequences(episode: Episode, *, abort: str, before: str) -> dict[Verb, str
     owners = episode.hold_owners
     holds, ends = f"held by {' and '.join(owners)}" if owners else "", "tries again"
     if owners:
-        only = f"ends the hold of {owners[0]} and lets it go on"
+        only = f"ends the hold of {owners[0]}, and lets it go on"
         ends = only if len(owners) == 1 else f"ends the hold of NAME ({holds}); the last one lets it go on"
     return {
         Verb.RESUME: ends,
