@@ -450,6 +450,18 @@ def test_s20_an_api_server_with_a_clock_that_is_behind_ends_no_step() -> None:
         assert play.passed - made > 5 * MINUTE - options.IN_FLIGHT_MARGIN
 
 
+def test_s20_an_object_of_an_earlier_failure_ends_no_step() -> None:
+    """Its episode was terminated, and no scanner took it away. By its age the time of the step was over at once."""
+    world = Remediated(ladder=(step(Strategy.EXTERNAL, 5 * MINUTE), DELETE))
+    world.need = replace(world.need, since=START - MINUTE)
+    world.objects[OBJECT] = RemediationObject(created=START - 2 * HOUR, by="i-0")
+    with Play(world) as play:
+        play.did(f"create {OBJECT}")
+        found = play.passed
+        play.did("give-up")
+        assert play.passed - found > 5 * MINUTE - options.IN_FLIGHT_MARGIN
+
+
 @pytest.mark.parametrize("ladder", [(DELETE,), (SELF,)], ids=["deletion", "object"])
 def test_s14_a_ladder_that_is_held_before_it_began_has_no_permit(ladder: tuple[EscalationStep, ...]) -> None:
     """No other node of the cluster was repaired for as long as the person looked at this one."""

@@ -483,6 +483,9 @@ ANNOTATES = "annotates the Machine for its bare-metal operator"
 BY_ANOTHER_CLOCK = "an-object-of-ours-was-made-since-its-step-began-whatever-the-clock-of-the-api-server-says"
 """Histories of builds that believed that clock go on as they began."""
 
+OF_AN_EARLIER_FAILURE = "an-object-of-an-earlier-failure-takes-no-time-of-a-step"
+"""Histories of builds in which it did go on as they began."""
+
 GOING_PATIENCE = timedelta(minutes=2)
 """How long the object's end is waited for: its controller may have something to put right first."""
 
@@ -582,10 +585,12 @@ class ExternalRemediation(LadderStep):
         self._episode.note("external", "created", f"{self._called}/{self._state.name}")
 
     def _made_at(self, seen: External) -> datetime:
-        """When the object was made, as its API server says: one that is ours no earlier than its step, and none in the future. A
-        clock that is behind would end the step's time at once, and the next one may delete the machine."""
+        """When the object was made, as its API server says: one that is ours no earlier than its step, nor one of an earlier
+        failure, of which nothing was tried in this one; and none in the future. A clock that is behind, or an object that was
+        left, would end the step's time at once, and the next one may delete the machine."""
         made = earliest = seen.created or workflow.now()
-        if seen.incident == self._episode.state.incident:
+        since, ours = self._target.pin.need.since, seen.incident == self._episode.state.incident
+        if ours or (since is not None and made < since and workflow.patched(OF_AN_EARLIER_FAILURE)):
             earliest = self._state.began - options.IN_FLIGHT_MARGIN
         true = min(max(made, earliest), workflow.now())
         return true if true != made and workflow.patched(BY_ANOTHER_CLOCK) else made
