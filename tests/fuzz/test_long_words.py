@@ -103,10 +103,10 @@ OBJECTS = [*WORLD, *(each for each in WATCHED if each[0].kind in HOLD_BACK)]
     ("resource", "document"), OBJECTS, ids=[f"{resource.kind}-{found['metadata']['name']}" for resource, found in OBJECTS]
 )
 def test_s41_no_long_word_of_one_object_makes_a_report_long(resource: paths.Resource, document: Json) -> None:
-    assert length(Followed(WORLD, EVERYWHERE).conclude()) < LARGEST / 4
+    followed = Followed(WORLD, EVERYWHERE)
+    assert length(followed.conclude()) < LARGEST / 4
     found = dict[Path, int]()
     for path, written in lengthened(document):
-        followed = Followed(WORLD, EVERYWHERE)
         followed.hear(resource, [written])
         found[path] = length(followed.conclude())
     assert not {path: each for path, each in found.items() if each > LARGEST}
