@@ -86,8 +86,10 @@ sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
 schema here has."""
 
 os.environ.pop("COLUMNS", None)  # readline, which pytest loads, sets it in the processes that come after
-hypothesis.settings.register_profile("shared", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
-hypothesis.settings.load_profile("shared")  # how long an example takes says nothing here: the machine is shared
+hypothesis.settings.register_profile(
+    "shared", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow], max_examples=60
+)  # how long an example takes says nothing here: the machine is shared; and each run draws others
+hypothesis.settings.load_profile("shared")
 hypothesis.settings.register_profile(
     "mutants", hypothesis.settings.get_profile("shared"), phases=[hypothesis.Phase.explicit, hypothesis.Phase.generate]
 )  # `tests/mutation.py` asks whether an example fails, and not for the smallest one

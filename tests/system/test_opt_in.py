@@ -32,13 +32,14 @@ WRITTEN_IN_A_FENCING = {
     "patch nodes",
     "patch nodehealthchecks",
     "create leases",
-    "update leases",
     "delete leases",
     "create events",
     "create nodefences",
     "update nodefences",
 }
 """All that one fencing of a node without workloads writes: its node, the check's status, two Leases, Events, its mirror."""
+IF_IT_TAKES_LONGER = {"update leases", "patch events", "create namespaces"}
+"""A Lease is renewed after ten seconds, and an Event that is said again is counted."""
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +105,7 @@ async def test_a_policy_that_appears_is_acted_upon_and_takes_the_lease(system: S
     assert lease["spec"]["holderIdentity"] == scanner.holder
     assert system.namespace in scanner.holder
     written = {f"{write.verb} {write.resource}" for write in our_writes(system)}
-    assert written - {"patch events", "create namespaces"} == WRITTEN_IN_A_FENCING
+    assert written - IF_IT_TAKES_LONGER == WRITTEN_IN_A_FENCING
 
 
 async def test_while_the_api_is_away_nothing_is_opened_and_afterwards_only_what_is_really_sick(system: System) -> None:

@@ -30,7 +30,7 @@ from tests.workflows.scenario_run import EPISODE, Play, Scenario, arranged, stor
 from tests.workflows.taken_out import changed
 from tests.workflows.world import plan
 
-EPISODES = int(os.environ.get("NODEWARDEN_TEST_EPISODES", "96"))
+EPISODES = int(os.environ.get("NODEWARDEN_TEST_EPISODES", "60"))
 FIRST_SEED = int(os.environ.get("NODEWARDEN_TEST_SEED", "1"))
 PARTS = 3
 """In so many tests, so that several processes may share them."""

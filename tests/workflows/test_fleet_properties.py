@@ -40,7 +40,7 @@ from tests.workflows.preservation_moves import LATEST as KEPT_LATEST
 from workflows.kit.messages import ModeRequest, PauseRequest, StopRequest, UnpauseRequest
 from workflows.scanner import story as story_of_scanner
 
-PLAYS = int(os.environ.get("NODEWARDEN_TEST_FLEET_PLAYS", "20"))
+PLAYS = int(os.environ.get("NODEWARDEN_TEST_FLEET_PLAYS", "12"))
 FIRST_SEED = int(os.environ.get("NODEWARDEN_TEST_SEED", "1"))
 
 

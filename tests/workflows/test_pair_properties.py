@@ -16,7 +16,7 @@ import pytest
 from tests.workflows.pair import PairPlay
 from tests.workflows.plays import least, read
 
-PLAYS = int(os.environ.get("NODEWARDEN_TEST_PAIR_PLAYS", "16"))
+PLAYS = int(os.environ.get("NODEWARDEN_TEST_PAIR_PLAYS", "10"))
 FIRST_SEED = int(os.environ.get("NODEWARDEN_TEST_SEED", "1"))
 
 

@@ -49,7 +49,7 @@ from workflows.scanner.state import ScannerInput, ScannerState
 
 pytestmark = pytest.mark.timeout(600)
 
-PLAYS = int(os.environ.get("NODEWARDEN_TEST_PLAYS", "30"))
+PLAYS = int(os.environ.get("NODEWARDEN_TEST_PLAYS", "20"))
 FIRST_SEED = int(os.environ.get("NODEWARDEN_TEST_SEED", "1"))
 MOVES = 30
 CAP = 4
