@@ -177,9 +177,16 @@ def no_thread() -> None:
 class GuardedRunner(UnsandboxedWorkflowRunner):
     """Runs workflows as they are, once the sandbox has let them in."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._let_in = set[type]()
+
     def prepare_workflow(self, defn: _Definition) -> None:
-        """Raises UnintentionalPassthroughError for a workflow that imports what workflows may not."""
-        SANDBOX.prepare_workflow(defn)
+        """Raises UnintentionalPassthroughError for a workflow that imports what workflows may not. A class is tried once: it is
+        the same for each worker of a process, and imports all of ours that is not passed through."""
+        if defn.cls not in self._let_in:
+            SANDBOX.prepare_workflow(defn)
+            self._let_in.add(defn.cls)
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
         instance = super().create_instance(det)
