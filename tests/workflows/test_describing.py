@@ -340,6 +340,18 @@ async def test_s19_what_may_be_left_alone_waits_until_the_last_scanner_has_said_
     assert (found.opened, found.until is not None) == (expected, expected is Opened.HELD_OFF)
 
 
+async def test_s19_the_very_incident_that_a_person_has_aborted_does_not_begin_again(env: WorkflowEnvironment) -> None:
+    """Its opening was not answered and is tried again, or a reset of the scanner's workflow has scheduled it anew; nothing says
+    since when the node is sick."""
+    node = f"aborted-{uuid4()}"
+    await ends(env.client, node, Outcome.ABORTED, queue=OURS)
+    again = FencingInput(cluster=CLUSTER, node=node, incident="i-1", need=Need(kind=NeedKind.CHECK))
+    found = await opened(env.client, again)
+    if found.opened is Opened.STARTED:
+        await env.client.get_workflow_handle(found.workflow_id).terminate()
+    assert (found.opened, found.until) == (Opened.HELD_OFF, None)
+
+
 @pytest.mark.parametrize(
     ("outcome", "ours"), [(Outcome.REFUSED, True), (Outcome.RECOVERED, False)], ids=["refused", "a stranger's"]
 )

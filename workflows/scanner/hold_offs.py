@@ -36,6 +36,10 @@ asked before its end may arrive after it. It must not bring its permit back unti
 that it has removed itself."""
 
 
+KEPT = "what-keeps-a-node-for-longer-outlives-a-refused-opening"
+"""Histories of builds in which the refusal ended it go on so."""
+
+
 def against_candidates(state: ScannerState) -> tuple[HoldOff, ...]:
     """All that keeps a candidate of a report from a permit."""
     reason = "its episode has just ended; the next scan decides"
@@ -56,12 +60,15 @@ def is_left_alone(state: ScannerState, node: str) -> bool:
 
 def note_refused_opening(state: ScannerState, permit: Permit, outcome: OpenOutcome) -> None:
     """The episode of that permit could not be opened. HELD_OFF: until a person's word ends, the last one of which is known; else
-    for a moment."""
+    for a moment. What the last scanner has said of the node meanwhile may hold for longer (S19)."""
     by_word = outcome.opened is Opened.HELD_OFF
+    until = outcome.until if by_word else workflow.now() + AFTER_REFUSAL
+    if until is not None and _is_held_longer(state, permit.node, until) and workflow.patched(KEPT):
+        return
     state.held_off[permit.node] = HoldOff(
         node=permit.node,
         reason=outcome.reason or outcome.holder,
-        until=outcome.until if by_word else workflow.now() + AFTER_REFUSAL,
+        until=until,
         holder=outcome.holder,
         judges=_judges(state, permit.node, permit) if by_word else (),
     )

@@ -32,6 +32,7 @@ from tests.policy.builders import (
     a_node,
     ago,
     check_object,
+    check_ref,
     cluster_api,
     in_rack,
     ledger_of,
@@ -52,6 +53,18 @@ def test_a_hold_of_a_node_that_is_well_is_said_before_it_fails() -> None:
     assert found.outlook.unblock == f"`kubectl annotate node n2 {HOLD_ANNOTATION}-` ends it"
     why = f"the annotation {HOLD_ANNOTATION} holds the node: by ada: new disks"
     assert conclude(found, halted="", kept_from=()) == f"healthy; if it fails nothing is begun: {why}"
+
+
+def test_s44_a_silent_node_is_not_simply_healthy_while_a_check_that_may_count_it_cannot_be_used() -> None:
+    """Its Machine has not failed, which is all that the other check asks for."""
+    ledger = ledger_of(openshift("machines", unhealthyConditions=None), a_machine("m1", Dialect.OPENSHIFT), SICK)
+    assert _concluded(ledger) == "healthy"
+    ledger.put_bad_check(check_ref(), "a typo")
+    assert _concluded(ledger) == "healthy; what NodeHealthCheck/workers says of it is not known: it can't be used"
+
+
+def _concluded(ledger: Ledger) -> str:
+    return conclude(explain(ledger.known(NOW), "n1"), halted="", kept_from=())
 
 
 def unblocking(*objects: object) -> dict[str, tuple[str, tuple[str, ...]]]:
