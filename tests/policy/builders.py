@@ -344,22 +344,25 @@ NAMESPACE = "machines"
 FOREIGN = {"apiVersion": "self-node-remediation.medik8s.io/v1alpha1", "kind": "SelfNodeRemediationTemplate", "name": "snr"}
 
 
-def openshift(name: str, **spec: object) -> HealthCheck:
-    """Of Machines that must be Ready for 40 s, and have a Node within a minute."""
+def openshift_object(name: str, **spec: object) -> dict[str, Any]:
+    """A MachineHealthCheck as decoded JSON; keywords replace fields of its spec, None removes one."""
     fields: dict[str, object] = {
         "selector": {"matchLabels": {"pool": "a"}},
         "unhealthyConditions": [{"type": "Ready", "status": "Unknown", "timeout": "40s"}],
         "nodeStartupTimeout": "1m",
         "maxUnhealthy": "60%",
     } | spec
-    return parse(
-        {
-            "apiVersion": "machine.openshift.io/v1beta1",
-            "kind": "MachineHealthCheck",
-            "metadata": {"name": name, "namespace": NAMESPACE},
-            "spec": {key: value for key, value in fields.items() if value is not None},
-        }
-    )
+    return {
+        "apiVersion": "machine.openshift.io/v1beta1",
+        "kind": "MachineHealthCheck",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {key: value for key, value in fields.items() if value is not None},
+    }
+
+
+def openshift(name: str, **spec: object) -> HealthCheck:
+    """Of Machines that must be Ready for 40 s, and have a Node within a minute."""
+    return parse(openshift_object(name, **spec))
 
 
 def cluster_api(

@@ -36,6 +36,7 @@ from activities.contracts.episodes import (
     OpenResult,
 )
 from activities.contracts.scan import RecordRequest, RecordResult, ScanRequest
+from activities.episodes import LEFT_ALONE_FOR_NOW, UNCONFIRMED
 from activities.errors import ErrorType, failure
 from policy.checks.fence_policies import NO_POLICIES, FencePolicies
 from policy.dialects import parse
@@ -43,18 +44,21 @@ from policy.episode.decisions import Decision
 from policy.episode.gate import By, Objection, Operation, Seen, objection
 from policy.episode.messages import FencingInput, NeedKind, Outcome, Phase, RemediationInput, episode_id, scanner_id
 from policy.episode.modes import MODE_CHANGES_MEMO, MODE_KEY, MODES_MEMO, ClusterModes, ModeChanges, mode_of
-from policy.episode.permits import PermitQuestion, PermitQuestions, Release
+from policy.episode.permits import HoldOff, PermitQuestion, PermitQuestions, Release
 from policy.history.spells import ObservationRecord, ScannerSpells, Spell
-from policy.objects.machines import MachineView
+from policy.objects.machines import FAILED, MachineView
 from policy.objects.marks import Mark
 from policy.objects.nodes import MARK_ANNOTATION, Condition, NodeView
+from policy.remediation.ladder import ESCALATION_ANNOTATION
+from policy.remediation.strategy_rules import Strategy
 from policy.scan.ledger import Ledger
 from policy.scan.pauses import PAUSES_MEMO, Pauses, with_said
 from policy.scan.scan_report import ClusterLease, ScanReport, ViewState
 from policy.scan.view_state import digest
 from policy.values.errors import PolicyError
 from policy.values.mode import Mode
-from tests.policy.builders import WORKER, check_object, confirmed
+from policy.values.object_refs import Dialect
+from tests.policy.builders import NAMESPACE, WORKER, a_machine, check_object, confirmed, openshift_object
 from tests.workflows.attempts import CONVERTER, START, Attempt, Lost, Work
 from tests.workflows.clockwork import Clockwork, Perils
 from tests.workflows.executions import UNREADABLE, Execution
@@ -63,6 +67,8 @@ from workflows.kit.options import cluster_queue
 from workflows.scanner.state import ScannerInput
 
 CLUSTER = "fleet"
+RUNNING = "Running"
+"""Phase of a Machine that has not failed."""
 SCANNER = scanner_id(CLUSTER)
 TIMEOUT = timedelta(seconds=10)
 """Of every check."""
@@ -88,6 +94,8 @@ class Body:
     mark: str = ""
     was: str = ""
     """Under which name its machine came first, "" for its own."""
+    phase: str = ""
+    """Of its Machine, "" where no Machine is known."""
 
     @property
     def uid(self) -> str:
@@ -103,6 +111,16 @@ class Body:
     def well(self) -> bool:
         """Whether its kubelet says so."""
         return self.present and self.ready == "True"
+
+    @property
+    def failed(self) -> bool:
+        """Whether its Machine's controller says so, without a moment."""
+        return self.phase == FAILED
+
+    def machine_view(self) -> MachineView:
+        """Its Machine."""
+        known = {"node_name": self.name, "provider_id": self.view().provider_id, "uid": f"{self.name}/{self.machine}"}
+        return a_machine(f"m-{self.name}-{self.machine}", Dialect.OPENSHIFT, phase=self.phase, **known)
 
     def view(self) -> NodeView:
         """Its Node."""
@@ -123,7 +141,8 @@ class Body:
 
 @dataclass
 class Written:
-    """A NodeHealthCheck as it is written now. rack: of the nodes that it is for, "" for all workers. typo: it can't be read."""
+    """A NodeHealthCheck as it is written now, or a MachineHealthCheck. rack: of the nodes that it is for, "" for all workers.
+    typo: it can't be read. of_machines: it calls for action where a Machine has failed."""
 
     name: str
     least: int = 1
@@ -134,21 +153,31 @@ class Written:
     paused: bool = False
     typo: bool = False
     annotations: dict[str, str] = field(default_factory=dict)
+    of_machines: bool = False
 
     @property
     def key(self) -> str:
         """As people and reports name it."""
-        return f"NodeHealthCheck/{self.name}"
+        return f"MachineHealthCheck/{NAMESPACE}/{self.name}" if self.of_machines else f"NodeHealthCheck/{self.name}"
 
     def covers(self, body: Body) -> bool:
         """Whether it is for that node."""
-        return self.present and not self.typo and body.present and self.rack in {"", body.rack}
+        known = bool(body.phase) if self.of_machines else self.rack in {"", body.rack}
+        return self.present and not self.typo and body.present and known
+
+    def calls_sick(self, body: Body, now: datetime) -> bool:
+        """Whether it is for that node, and calls for action by now."""
+        sick = body.failed if self.of_machines else not body.well and now - body.since >= TIMEOUT
+        return sick and self.covers(body)
 
     def document(self) -> dict[str, Any]:
         """The object."""
         labels = {WORKER: ""} | ({"rack": self.rack} if self.rack else {})
         spec = {"selector": {"matchLabels": labels}, "minHealthy": "many" if self.typo else self.least}
-        found: dict[str, Any] = check_object(self.name, **spec, pauseRequests=["later"] if self.paused else None)
+        if self.of_machines:
+            found = openshift_object(self.name, unhealthyConditions=None, maxUnhealthy="100%")
+        else:
+            found = check_object(self.name, **spec, pauseRequests=["later"] if self.paused else None)
         found["metadata"] |= {"uid": f"{self.name}/{self.uid}", "generation": self.generation, "annotations": self.annotations}
         return found
 
@@ -173,7 +202,7 @@ class Episode:
     uid: str
     provider_id: str
     began: datetime
-    asked: FencingInput | None
+    asked: FencingInput | RemediationInput | None
     permit: bool = False
     parked: bool = False
     by_person: bool = False
@@ -228,6 +257,8 @@ class Fleet:
         self.open: dict[str, Episode] = {}
         self.ended: dict[str, tuple[str, datetime, str]] = {}
         """By node, the outcome of its last episode, its end and its incident."""
+        self.aborted: dict[str, tuple[datetime, str]] = {}
+        """Nodes of which a person has aborted the last episode that was not refused: when, and its incident."""
         self.records: dict[str, ObservationRecord] = {}
         self.stream: dict[str, Decision] = {}
         self.begun = START
@@ -291,8 +322,10 @@ class Fleet:
             self.shown(lambda ledger: ledger.put_check(parsed))
 
     def put(self, body: Body) -> None:
-        """A Node is another one than before, or gone."""
+        """A Node is another one than before, or gone, and its Machine with it."""
         view, name = body.view() if body.present else None, body.name
+        if view is None:
+            self.lose_machine(body)
         self.shown(lambda ledger: ledger.put_node(view, self.now) if view is not None else ledger.remove_node(name))
 
     def follow(self, policies: FencePolicies) -> None:
@@ -303,6 +336,21 @@ class Fleet:
     def put_machine(self, machine: MachineView) -> None:
         """A Machine is another one than before, or new."""
         self.shown(lambda ledger: ledger.put_machine(machine, self.now))
+
+    def show_machine(self, body: Body, phase: str) -> None:
+        """Its Machine is in that phase. A check of Machines is there with the first one of which that is known."""
+        if "machines" not in self.checks:
+            fences = {ESCALATION_ANNOTATION: Strategy.FENCE.value}
+            self.checks["machines"] = Written("machines", least=0, of_machines=True, annotations=fences)
+            self.write(self.checks["machines"])
+        body.phase = phase
+        self.put_machine(body.machine_view())
+
+    def lose_machine(self, body: Body) -> None:
+        """Its Machine is gone, where one was known."""
+        if body.phase:
+            key, body.phase = body.machine_view().key, ""
+            self.shown(lambda ledger: ledger.remove_machine(key))
 
     def shown(self, change: Callable[[Ledger], None]) -> None:
         """The watch shows a change, in its order, as late as the watch is."""
@@ -408,15 +456,16 @@ class Fleet:
         for asked in (*request.episodes, *request.remediations):
             outcome = OpenOutcome(node=asked.node, incident=asked.incident, opened=Opened.STARTED, workflow_id="")
             found = self.open.get(asked.node)
-            why, ended, _ = self.ended.get(asked.node, ("", START, ""))
             if found is not None and found.incident == asked.incident:
                 yield replace(outcome, opened=Opened.JOINED)
             elif found is not None:
                 yield replace(outcome, opened=Opened.REFUSED, holder=f"Fencing {found.incident}")
-            elif why == Outcome.ABORTED and asked.need is not None and asked.need.since is not None and asked.need.since <= ended:
+            elif (aborted := self.aborted.get(asked.node)) is not None and self._is_held(asked, aborted):
                 yield replace(outcome, opened=Opened.HELD_OFF, reason="it was ended by a person")
+            elif aborted is not None and request.unasked:
+                until = self.now + LEFT_ALONE_FOR_NOW
+                yield replace(outcome, opened=Opened.HELD_OFF, reason="the last scanner is still asked", until=until)
             else:
-                assert isinstance(asked, FencingInput)
                 self.opens(asked, self._attempt)
                 body = self.nodes[asked.node].view()
                 episode = Episode(asked.node, asked.incident, asked.node_uid, body.provider_id, self.now, asked, permit=True)
@@ -425,6 +474,12 @@ class Fleet:
                 self.open[asked.node] = episode
                 self.began(episode)
                 yield outcome
+
+    def _is_held(self, asked: FencingInput | RemediationInput, aborted: tuple[datetime, str]) -> bool:
+        need, (ended, incident) = asked.need, aborted
+        if need is None or not need.kind.automatic:
+            return False
+        return incident == asked.incident or (need.since is not None and need.since <= ended)
 
     def describe(self, request: DescribeRequest) -> DescribeResult:
         return DescribeResult(episodes=tuple(map(self._described, request.nodes)))
@@ -516,6 +571,11 @@ class Fleet:
             untaken=bool(later) and not replaced,
             stopped=stopped,
             stop_ended=stop_ended,
+            left_alone=tuple(
+                HoldOff(node=node, reason="aborted while no scanner ran")
+                for node, (at, _) in self.aborted.items()
+                if former.ended is not None and at >= former.ended - UNCONFIRMED and node not in self.open
+            ),
         )
 
     def knew(self, run: Execution, before: Execution | None) -> bool:
@@ -552,6 +612,10 @@ class Fleet:
             return
         del self.open[episode.node]
         self.ended[episode.node] = (outcome, self.now, episode.incident)
+        if outcome == Outcome.ABORTED:
+            self.aborted[episode.node] = self.now, episode.incident
+        elif outcome != Outcome.REFUSED:
+            self.aborted.pop(episode.node, None)
         body = self.nodes[episode.node]
         if body.mark == episode.incident:
             body.mark = ""

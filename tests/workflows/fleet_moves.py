@@ -28,19 +28,17 @@ from policy.episode.permits import (
     ScannerQuestion,
 )
 from policy.episode.proofs import compare_identity
-from policy.objects.machines import MachineView
+from policy.objects.machines import FAILED
 from policy.scan.scan_report import ClusterLease
 from policy.values.mode import Mode
-from policy.values.object_refs import Dialect
-from tests.policy.builders import a_machine
 from tests.workflows.attempts import START
 from tests.workflows.clockwork import Perils
 from tests.workflows.executions import Execution, Word
-from tests.workflows.fleet import BOOT, SCANNER, Body, Episode, Fleet, Written
+from tests.workflows.fleet import BOOT, RUNNING, SCANNER, WAIT, Body, Episode, Fleet, Written
 from tests.workflows.fleet_referee import EXCLUDED, HELD, MODE, MOST, OFF, ORDER, SHOWN, FleetReferee, covers, rules_of
 from tests.workflows.plays import Move, least
 from workflows.kit.messages import ModeRequest, PauseRequest, StopRequest, UnpauseRequest
-from workflows.scanner.story import NOT_TAKEN_OVER
+from workflows.scanner.story import AT_REST, NOT_TAKEN_OVER
 
 ACT_WINDOW = timedelta(seconds=15)
 CALM = timedelta(seconds=150)
@@ -75,6 +73,8 @@ class FleetPlay:
         """Rules of which people were told before their scanner had taken over what was set earlier, with when it had begun."""
         self._pauses_since: dict[str, tuple[datetime, datetime | None]] = {}
         """What their owners, or others for them, were told last of pauses: when their scanner had begun, and until when."""
+        self._runs: bool | None = True
+        """Whether the scanner is to run: not once a person has been told that it stops; None where others have ended it."""
         self.draw = draw
         self.told: list[str] = []
 
@@ -117,19 +117,30 @@ class FleetPlay:
         fleet.slow.clear()
         fleet.stale, fleet.lease, fleet.clockwork.away_until = "", ClusterLease(held=True), fleet.now
         fleet.clockwork.perils = Perils()
-        fleet.start()
+        if self._runs is not False:
+            self._starts()
         fleet.look()
         self.referee.quiet_since = fleet.now
         for _ in range(4):
             self._pass(CALM.total_seconds() / 2)
-            fleet.start()
+            if self._runs is False and fleet.scanner is not None:
+                self.referee.fault("S44", "a person was told that the scanner stops, and it goes on")
+            self._starts()
+        if fleet.scanner is not None and fleet.scanner.hears:
+            self._pass(1)
         if (scanner := fleet.scanner) is None or not scanner.begun or scanner.hears:
             self.referee.fault("S35", f"no scanner answers: {fleet.clockwork.executions[SCANNER].failure}")
             return
-        self.referee.judge_end(scanner.query("status"), scanner.query("spells"), CALM)
+        status = scanner.query("status")
+        if status.problem or status.report is None or fleet.now - status.report.at > AT_REST * WAIT + SHOWN:
+            self.referee.fault("S35", f"no scan follows: {status.problem or status.report}")
+        self.referee.judge_end(status, scanner.query("spells"), CALM)
 
     def _audit(self) -> None:
         scanner = self.fleet.scanner
+        if scanner is None and self._runs:
+            last = self.fleet.clockwork.executions[SCANNER]
+            self.referee.fault("S44", f"the scanner has ended, and nobody has stopped it: {last.failure or last.result}")
         since = self.fleet.now - self.fleet.begun
         if scanner is None or not scanner.begun or scanner.hears or self._unsure or since < SHOWN:
             return
@@ -203,7 +214,7 @@ class FleetPlay:
                 self._pauses_since[request.who] = (self.fleet.begun, request.until)
                 stops = True
             case "stop":
-                stops = True
+                stops, self._runs = True, False
             case "unpause":
                 for owner in [request.of or request.who]:
                     referee.pauses.pop(owner, None)
@@ -257,7 +268,11 @@ class FleetPlay:
             self._words.append(("stop", request, scanner.update("stop", request)))
 
     def starts_scanner(self) -> None:
-        self.fleet.start()
+        self._starts()
+
+    def _starts(self) -> None:
+        if self.fleet.start():
+            self._runs = True
 
     def fences_by_hand(self) -> None:
         """A person asks for an episode of one node."""
@@ -307,6 +322,20 @@ class FleetPlay:
             body.boots += self.draw.random() < 0.3
             self.fleet.put(body)
 
+    def is_sick_otherwise(self) -> None:
+        """Its kubelet says that it is not ready, or says nothing any more: its Ready has changed since."""
+        sick = [body for _, body in sorted(self.fleet.nodes.items()) if body.present and not body.well]
+        if sick:
+            body = self.draw.choice(sick)
+            body.ready, body.since = "False" if body.ready == "Unknown" else "Unknown", self.fleet.now
+            self.fleet.put(body)
+
+    def machine_fails(self) -> None:
+        """Its controller says so, and nothing says since when; or that it runs again."""
+        body = self._some()
+        if body.present:
+            self.fleet.show_machine(body, RUNNING if body.failed else FAILED)
+
     def flaps(self) -> None:
         body = self._some()
         for _ in range(2):
@@ -346,6 +375,7 @@ class FleetPlay:
         body.born, body.present, body.mark = body.born + 1, True, ""
         body.labels, body.annotations = {}, {}
         if self.draw.random() < 0.6:
+            self.fleet.lose_machine(body)
             body.machine, body.boots = body.machine + 1, 1
         body.ready, body.since = self.draw.choice(("True", "True", "Unknown")), self.fleet.now
         self.fleet.put(body)
@@ -368,7 +398,7 @@ class FleetPlay:
     def pool_rolls(self) -> None:
         """The owner of Machines takes one away, with its Node, and makes a new pair: either of a pair may come or go first."""
         body = self._some()
-        machine = _machine(body)
+        machine = body.machine_view()
         self.fleet.put_machine(machine)
         self.fleet.put_machine(replace(machine, deleting=True, deleting_since=self.fleet.now))
 
@@ -379,7 +409,7 @@ class FleetPlay:
         def comes(rack: str = self.draw.choice("ab")) -> None:
             name = f"n{len(self.fleet.nodes)}"
             new = self.fleet.nodes[name] = Body(name, rack, self.fleet.now)
-            self.fleet.put_machine(_machine(new))
+            self.fleet.put_machine(new.machine_view())
             self.fleet.put(new)
 
         is_gone = lambda: self.fleet.shown(lambda ledger: ledger.remove_machine(machine.key))  # noqa: E731
@@ -392,6 +422,18 @@ class FleetPlay:
         others = (FencePolicies(caps=rack), FencePolicies(problem="a typo"), FencePolicies(switched_off=("ada",)), NO_POLICIES)
         self.fleet.follow(self.draw.choice((FencePolicies(cap=self.draw.choice((1, 2, 4))), *others)))
         self.referee.note_caps()
+
+    def limits_attempts(self) -> None:
+        """So many attempts on a node may fail in a row, before it is left alone for a while."""
+        policies = FencePolicies(maximum_attempts=self.draw.choice((1, 2)), attempts_pause=timedelta(minutes=10))
+        self.fleet.follow(policies)
+        self.referee.note_caps()
+
+    def template_is_bad(self) -> None:
+        """An episode that has done nothing yet can't begin, as with a template that has a typo: a failed attempt."""
+        found = [each for _, each in sorted(self.fleet.open.items()) if each.permit and not each.done and not each.cleans_up]
+        if found:
+            self.fleet.ends(self.draw.choice(found), Outcome.REFUSED.value, "its template can't be used")
 
     def clock_jumps(self) -> None:
         """All that was to happen meanwhile happens late: a machine that was suspended, with the server on it."""
@@ -478,18 +520,24 @@ class FleetPlay:
     def is_terminated(self) -> None:
         """And started again, at once or by hand later."""
         if (scanner := self.fleet.scanner) is not None:
+            # The next one takes what people had set before for what goes on from a reset.
+            self._unsure = self._unsure or (scanner.attempt > 1 and not self.fleet.knew(scanner, scanner.former))
             scanner.terminate()
+            self._runs = None
             if self.draw.random() < 0.8:
-                self.fleet.start()
+                self._starts()
 
     def is_cancelled(self) -> None:
         if (scanner := self.fleet.scanner) is not None:
             scanner.cancel("drawn")
+            self._runs = None
 
     def is_reset(self) -> None:
         """To any of its workflow tasks; what people have said since is given to it again, or not."""
         found = self.fleet.clockwork.executions[SCANNER]
         if found.tasks:
+            if found.closed or self._is_told_to_stop():
+                self._runs = None  # who resets one that has ended has it scan again, and what it was not told yet may be lost
             back = self.draw.choice((1, 2, 5, 20, found.tasks))
             self.fleet.clockwork.reset(found, max(found.tasks - back, 0), reapplies=self.draw.random() < 0.6)
             self._unsure, self._words, self.fleet.begun = True, [], self.fleet.now
@@ -498,13 +546,23 @@ class FleetPlay:
         """No code replays its history, so that it fails and is tried again."""
         if (scanner := self.fleet.scanner) is not None:
             self._hear()
+            self._runs = None if self._is_told_to_stop() else self._runs
             self.fleet.clockwork.retry(scanner)
             self._words, self.fleet.begun = [], self.fleet.now
+
+    def _is_told_to_stop(self) -> bool:
+        """Whether it was not answered yet."""
+        return any(name == "stop" for name, _, _ in self._words)
 
     def rolls(self) -> None:
         """Its history is long."""
         if (scanner := self.fleet.scanner) is not None:
             scanner.suggests_rolling = True
+
+    def is_of_another_build(self) -> None:
+        """Its worker deployment has another version by now, and it goes on in a history of that."""
+        if (scanner := self.fleet.scanner) is not None:
+            scanner.is_of_old_build = True
 
     def is_forgotten(self) -> None:
         """Its worker dies, and another one reads the history."""
@@ -574,7 +632,7 @@ class FleetPlay:
                 episode.permit, episode.tries = True, 0
                 self._step(episode)
             elif decision is PermitDecision.REFUSED:
-                self.fleet.ends(episode, Outcome.RELEASED.value)
+                self.fleet.ends(episode, Outcome.REFUSED.value)
 
         self._later(timedelta(milliseconds=200), episode, looks)
 
@@ -635,7 +693,9 @@ class FleetPlay:
         pinned = Pinned(node=episode.node, uid=episode.uid, provider_id=episode.provider_id)
         identity = compare_identity(pinned, seen_node(episode.node, node), destructive=True)
         asking = check.document() if check is not None and check.present else None
-        seen = NeedSeen(node=node, asking=asking, targets=(JudgedTarget(episode.node, node=node),), destructive=True)
+        machine = body.machine_view() if body.phase else None
+        target = JudgedTarget(episode.node, node=node, machine=machine)
+        seen = NeedSeen(node=node, asking=asking, targets=(target,), destructive=True)
         unneeded = need_now(need, seen, fleet.now).objection if need is not None else None
         return fleet.objection(episode, operation, answer, identity=identity, need=unneeded)
 
@@ -662,12 +722,9 @@ class FleetPlay:
         if body.machine == machine and body.present:
             body.boots, body.ready, body.since = body.boots + 1, "True", self.fleet.now
             self.fleet.put(body)
+            if body.failed:
+                self.fleet.show_machine(body, RUNNING)
         self.fleet.ends(episode, Outcome.RECOVERED.value)
-
-
-def _machine(body: Body) -> MachineView:
-    known = {"node_name": body.name, "provider_id": body.view().provider_id, "uid": f"{body.name}/{body.machine}"}
-    return a_machine(f"m-{body.name}-{body.machine}", Dialect.OPENSHIFT, **known)
 
 
 def _moves(names: str) -> tuple[str, ...]:
@@ -676,7 +733,8 @@ def _moves(names: str) -> tuple[str, ...]:
 
 OBJECTS = _moves(
     """sickens sickens sickens sickens_some comes_back flaps is_labelled is_labelled changes_rack is_deleted is_made_anew grows
-    writes_check annotates_check pauses_check mistypes_check replaces_check"""
+    writes_check annotates_check pauses_check mistypes_check replaces_check
+    machine_fails is_sick_otherwise limits_attempts template_is_bad"""
 )
 PEOPLE = _moves(
     """sets_mode sets_mode unsets_mode pauses unpauses unpauses says_it_again stops_scanner starts_scanner fences_by_hand aborts
@@ -685,7 +743,7 @@ PEOPLE = _moves(
 SERVERS = _moves(
     """watch_is_behind api_is_away lease_is_lost answers_are_late worker_freezes worker_is_away activity_fails activity_fails"""
 )
-TEMPORAL = _moves("is_terminated is_cancelled is_reset is_reset rolls is_forgotten signals_are_late")
+TEMPORAL = _moves("is_terminated is_cancelled is_reset is_reset rolls is_of_another_build is_forgotten signals_are_late")
 MOVES = (OBJECTS, PEOPLE, SERVERS, TEMPORAL)
 
 
@@ -704,6 +762,11 @@ KNOWN = (
     "pauses@0 sickens_some@31 is_made_anew@0 is_made_anew@0 is_made_anew@31",
     "pauses@0 pauses@0 pauses@2 unpauses@0 unpauses@31",
     "sickens_some@12 activity_fails@0 sickens_some@12 is_forgotten@0 sickens@12",
+    "machine_fails@12 aborts@75 stops_scanner@5 starts_scanner@31",
+    "machine_fails@12 stops_scanner@5 aborts@2 starts_scanner@31",
+    "sickens_some@12 aborts@5 is_sick_otherwise@0 is_sick_otherwise@0 is_terminated@31",
+    "limits_attempts@31 sickens_some@12 template_is_bad@5 stops_scanner@5 starts_scanner@75",
+    "sickens@12 stops_scanner@0 is_reset@12",
 )
 """What has broken a scanner before, or nearly: moves with the seconds that follow each. Half of all plays are about one."""
 

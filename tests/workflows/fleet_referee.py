@@ -17,7 +17,7 @@ from policy.history.spells import Ending, Spell
 from policy.scan import pauses
 from policy.scan.explanation import conclude, explain
 from tests.workflows.attempts import START, Attempt
-from tests.workflows.fleet import TIMEOUT, Body, Episode, Fleet, Written
+from tests.workflows.fleet import Body, Episode, Fleet, Written
 
 Fact = tuple[str, ...]
 SetMode = tuple[str, tuple[str, ...], str]
@@ -58,7 +58,7 @@ REFUSED_FOR: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A node at a moment."""
+    """A node at a moment. well: its Machine has not failed, either."""
 
     present: bool
     well: bool
@@ -92,6 +92,12 @@ class FleetReferee:
         """Nodes that are due and in no episode, and since when."""
         self.licensed: list[tuple[datetime, str]] = []
         """Commands that stop acts, and what was answered."""
+        self.left_alone: dict[str, datetime] = {}
+        """Nodes that no program may begin anything for, and since when."""
+        self._aborts: dict[str, datetime] = {}
+        """The last abort of each node that was noted."""
+        self.put_off: dict[str, tuple[datetime, datetime]] = {}
+        """Nodes of which people were told until when they are left alone, and since when that is known."""
         self.acts = 0
         self.caps: dict[str, list[tuple[datetime, int]]] = {}
         """By rack, "" for all: since when how many may act; empty where no policy ever said so."""
@@ -128,8 +134,9 @@ class FleetReferee:
 
     def is_due(self, body: Body) -> bool:
         """Whether some check asks for it now. None asks for a node that is excluded."""
-        sick = body.present and body.labels.get(EXCLUDED) != "true" and not body.well and self.fleet.now - body.since >= TIMEOUT
-        return sick and any(each.covers(body) for each in self.fleet.checks.values())
+        if not body.present or body.labels.get(EXCLUDED) == "true" or (body.well and not body.failed):
+            return False
+        return any(each.calls_sick(body, self.fleet.now) for each in self.fleet.checks.values())
 
     def facts(self) -> Iterator[Fact]:
         """Whatever speaks against something now."""
@@ -157,7 +164,7 @@ class FleetReferee:
         for name, body in fleet.nodes.items():
             if not body.present:
                 yield ("gone", name)
-            if body.well:
+            if body.well and not body.failed:
                 yield ("well", name)
             if body.labels.get(EXCLUDED) == "true":
                 yield ("excluded", name)
@@ -193,12 +200,26 @@ class FleetReferee:
         self.since = {fact: self.since.get(fact, now) for fact in self.facts()}
         for name, body in self.fleet.nodes.items():
             covered = any(each.covers(body) for each in self.fleet.checks.values())
-            state = State(body.present, body.well, body.uid, body.boot_id, covered)
+            state = State(body.present, body.well and not body.failed, body.uid, body.boot_id, covered)
             past = self.past.setdefault(name, [])
             if not past or past[-1][1] != state:
                 past.append((now, state))
+        self._note_who_is_left_alone()
         waits = {name for name, body in self.fleet.nodes.items() if self.is_due(body) and name not in self.fleet.open}
         self.due = {name: self.due.get(name, now) for name in waits}
+
+    def _note_who_is_left_alone(self) -> None:
+        """From the abort of a person until the node was well, or is another machine, or a person's episode has its permit."""
+        fleet = self.fleet
+        for node, (at, _) in fleet.aborted.items():
+            if self._aborts.get(node) != at:
+                self._aborts[node] = self.left_alone[node] = at
+        for node in {*self.left_alone, *self.put_off}:
+            episode, body = fleet.open.get(node), fleet.nodes[node]
+            asked = episode is not None and episode.by_person and episode.permit
+            if asked or ("well", node) in self.since or not body.present:
+                self.left_alone.pop(node, None)
+                self.put_off.pop(node, None)
 
     def held_for(self, fact: Fact, until: datetime, at_least: timedelta = SEEN) -> bool:
         """Whether it has been so for so long at that moment."""
@@ -220,6 +241,12 @@ class FleetReferee:
         if also := [each.node for each in self.fleet.open.values() if each.permit and each.provider_id == machine]:
             self.fault("S13", f"an episode of {node} begins, and one of the same machine acts as {also}")
         self.opened[asked.incident] = (node, self.fleet.now)
+        if node in self.left_alone and need is not None and need.kind.automatic:
+            since = self.fleet.now - self.left_alone[node]
+            self.fault("S19", f"an episode of {node} begins, which a person has aborted {since} ago; since then: {need.since}")
+        until, known = self.put_off.get(node, (decided, decided))
+        if known < decided < until and need is not None and need.kind.automatic:
+            self.fault("S19", f"an episode of {node} begins, and people were told that it is left alone until {until}")
         if need is None or need.kind is not NeedKind.CHECK or need.check is None:
             return
         check = need.check.name
@@ -328,6 +355,9 @@ class FleetReferee:
         if report is None or status.problem or report.view.stale:
             return
         known = min(report.at, fleet.now) - timedelta(seconds=8)  # what has changed since the report may not be shown yet
+        for each in status.held_off:
+            if each.until is not None and not each.holder:
+                self.put_off[each.node] = each.until, fleet.now
         for each in status.refused:
             self._held_by(each.reason, each.node, each.check.name, known, f"status refuses {each.node}")
         for spell in spells.spells:
@@ -428,11 +458,14 @@ class FleetReferee:
         checks = [each for each in fleet.checks.values() if each.covers(body)]
         counts = [each for each in fleet.nodes.values() if each.well and not each.mark]  # one with our mark is well for no check
         closed = [each for each in checks if not each.paused and sum(map(each.covers, counts)) >= each.least]
+        # One that is well and whose Machine has failed is a loss for the checks that count it.
+        spent = body.well and any(sum(map(each.covers, counts)) <= each.least for each in closed if not each.of_machines)
         acting = [each.rack for each in fleet.open.values() if each.permit and not each.parked]
         full = any(acting.count(body.rack) >= each.cap for each in fleet.policies.caps)
         full = full or any(len(acting) >= int(each.annotations.get(MOST, 1000)) for each in checks)
         if (
             len(closed) < len(checks)
+            or spent
             or {("quorum", node), ("another member", node)} & self.since.keys()
             or len(acting) >= (fleet.policies.cap or fleet.cap)
             or full

@@ -751,7 +751,7 @@ def _plan(draw: Random) -> FencingPlan:
     return drawn
 
 
-LEFT_OUT = {"grows", "mistypes_check", "changes_rack"}
+LEFT_OUT = {"grows", "mistypes_check", "changes_rack", "machine_fails", "is_sick_otherwise", "limits_attempts", "template_is_bad"}
 OF_EPISODES = (
     "episode_is_terminated",
     "episode_is_cancelled",

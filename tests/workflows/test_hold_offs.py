@@ -186,9 +186,9 @@ def test_a_node_without_checks_in_its_line_is_judged_by_those_that_count_it_afte
 def test_what_was_held_off_when_an_episode_could_not_be_opened_knows_who_called_it_sick(monkeypatch: pytest.MonkeyPatch) -> None:
     """S19: Temporal remembers an abort that the scanner does not."""
     monkeypatch.setattr(workflow, "now", lambda: NOW)
-    state = ScannerState(started=NOW, report=report(checks=(JUDGE,)))
     outcome = OpenOutcome(node="n", incident="i", opened=Opened.HELD_OFF, workflow_id="w", reason="aborted by ada")
     for opened in (Opened.HELD_OFF, Opened.REFUSED):
+        state = ScannerState(started=NOW, report=report(checks=(JUDGE,)))
         hold_offs.note_refused_opening(state, HELD_WITH, replace(outcome, opened=opened))
         seen_by(state, report(checks=(), seen_nodes=SEEMS_WELL))
         assert bool(state.held_off) is (opened is Opened.HELD_OFF)
