@@ -450,16 +450,23 @@ def test_s20_an_api_server_with_a_clock_that_is_behind_ends_no_step() -> None:
         assert play.passed - made > 5 * MINUTE - options.IN_FLIGHT_MARGIN
 
 
-def test_s20_an_object_of_an_earlier_failure_ends_no_step() -> None:
-    """Its episode was terminated, and no scanner took it away. By its age the time of the step was over at once."""
+@pytest.mark.parametrize(
+    ("by", "came_of_it"), [("", ""), ("i-0", ""), ("i-0", "timed out"), ("i-0", "failed")], ids=lambda word: word or "-"
+)
+def test_s20_an_object_of_an_earlier_failure_ends_no_step(by: str, came_of_it: str) -> None:
+    """Its episode was terminated, and no scanner took it away. By its age, or by what came of it then, the next step came at
+    once. One of ours goes before another is made, by which its controller begins anew; one of others has its time."""
     world = Remediated(ladder=(step(Strategy.EXTERNAL, 5 * MINUTE), DELETE))
     world.need = replace(world.need, since=START - MINUTE)
-    world.objects[OBJECT] = RemediationObject(created=START - 2 * HOUR, by="i-0")
+    succeeded = "False" if came_of_it == "failed" else ""
+    old = RemediationObject(created=START - 2 * HOUR, by=by, timed_out=came_of_it == "timed out", succeeded=succeeded)
+    world.objects[OBJECT] = old
     with Play(world) as play:
         play.did(f"create {OBJECT}")
         found = play.passed
         play.did("give-up")
         assert play.passed - found > 5 * MINUTE - options.IN_FLIGHT_MARGIN
+    assert world.acts.count(f"delete {OBJECT}") == 1 + bool(by)
 
 
 @pytest.mark.parametrize("ladder", [(DELETE,), (SELF,)], ids=["deletion", "object"])

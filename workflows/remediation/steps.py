@@ -571,7 +571,10 @@ class ExternalRemediation(LadderStep):
     async def _create(self) -> None:
         target = self._target
         self._episode.enter(phase=Phase.RUNNING, step=FenceStep.POWER_MANAGEMENT, doing=f"hands it over to {self._called}")
-        while (seen := await target.act(self._send, f"creates {self._called}", covered=True)).deleting:
+        while (seen := await target.act(self._send, f"creates {self._called}", covered=True)).deleting or self._is_left(seen):
+            if not seen.deleting:
+                self._episode.note("external", "left", f"{self._called} of incident {seen.incident}, from before this failure")
+                await self._call(ExternalActivities.delete, f"deletes an earlier {self._called}")
             self._episode.enter(doing=f"waits until an earlier {self._called} is gone")
             await self._target.wait(self._state, self._pause, self._episode.state.doing)
             self._pause = min(self._pause * 2, LOOK_AGAIN)
@@ -584,13 +587,23 @@ class ExternalRemediation(LadderStep):
         self._state.name, self._state.uid = (seen.ref.name if seen.ref is not None else ""), seen.uid
         self._episode.note("external", "created", f"{self._called}/{self._state.name}")
 
+    def _is_left(self, seen: External) -> bool:
+        """Whether an episode of ours has left it that was about an earlier failure: what came of it then is no answer to this
+        one, and its controller does not begin anew for it."""
+        ours = seen.incident in {"", self._episode.state.incident}
+        return not ours and self._is_older_than_its_failure(seen)
+
+    def _is_older_than_its_failure(self, seen: External) -> bool:
+        since = self._target.pin.need.since
+        old = seen.created is not None and since is not None and seen.created < since
+        return old and workflow.patched(OF_AN_EARLIER_FAILURE)
+
     def _made_at(self, seen: External) -> datetime:
         """When the object was made, as its API server says: one that is ours no earlier than its step, nor one of an earlier
         failure, of which nothing was tried in this one; and none in the future. A clock that is behind, or an object that was
         left, would end the step's time at once, and the next one may delete the machine."""
         made = earliest = seen.created or workflow.now()
-        since, ours = self._target.pin.need.since, seen.incident == self._episode.state.incident
-        if ours or (since is not None and made < since and workflow.patched(OF_AN_EARLIER_FAILURE)):
+        if seen.incident == self._episode.state.incident or self._is_older_than_its_failure(seen):
             earliest = self._state.began - options.IN_FLIGHT_MARGIN
         true = min(max(made, earliest), workflow.now())
         return true if true != made and workflow.patched(BY_ANOTHER_CLOCK) else made
