@@ -276,7 +276,7 @@ async def workers(warden: Nodewarden, cluster: str, sites: Iterable[str]) -> lis
     queues = {
         WORKFLOW_QUEUE: "nodewarden worker --role workflows",
         cluster_queue(cluster): f"nodewarden worker --role cluster -c {cluster}",
-        **{power_queue(site): "nodewarden worker --role power" for site in sites},
+        **{power_queue(site): f"nodewarden worker --role power --site {site}" for site in sites},
     }
     found = []
     for queue, command in queues.items():

@@ -139,13 +139,13 @@ class ClusterModes:
         how to arm it (S44)."""
         if self.before:
             ends = "until a mode is set for them, or `nodewarden mode unset --all`"
-            limit = f"nodes are repaired no further than was set before, {ends}"
+            limit = f"programs repair nodes no further than was set before, {ends}"
             return f"the scanner was reset or started anew: {limit}; `nodewarden mode` shows it"
         everywhere = next((rule for rule in reversed(self.rules) if not (rule.nodes or rule.selector)), None)
         mode, why = (everywhere.mode, str(everywhere)) if everywhere is not None else (self.default, self.why)
         if mode is Mode.REPAIR:
             return ""
-        what = "nodes are only observed, and not repaired" if mode is Mode.OBSERVE else f"programs go no further than {mode}"
+        what = "programs only observe nodes, and repair none" if mode is Mode.OBSERVE else f"programs go no further than {mode}"
         others = [rule.scope for rule in self.rules if rule is not everywhere]
         some = f"; {some_of(others, 3)}: by a rule of their own" if others else ""
         return f"{what}: {why}{some}; `nodewarden mode` shows it, `{ARM}` arms a node"

@@ -291,6 +291,7 @@ async def test_a_worker_that_does_not_ask_for_work_any_more_serves_nothing(
     monkeypatch.setattr(type(warden.client.workflow_service), "describe_task_queue", described, raising=False)
     found = await doctor.workers(warden, "prod", ["default"])
     assert levels(found) == [level] * 3
+    assert ["--site default" in each.do for each in found] == [False, False, level is Level.PROBLEM]
     assert all(said in each.what for each in found), found
 
 

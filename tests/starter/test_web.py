@@ -181,7 +181,7 @@ CLOSED = check(allowed=False, message="5 of 9 healthy")
         ({"scanner": scanner(report(view=STALE))}, "No: view not live: no news"),
         ({"scanner": scanner(report(lease=ELSEWHERE))}, "No: the cluster Lease is not held"),
         ({"scanner": scanner(report(checks=(CLOSED,)))}, "No: NodeHealthCheck/workers: circuit breaker open"),
-        ({"scanner": scanner(report(), modes=ClusterModes(setting=Mode.OBSERVE))}, "It holds back: nodes are only observed"),
+        ({"scanner": scanner(report(), modes=ClusterModes(setting=Mode.OBSERVE))}, "It holds back: programs only observe nodes"),
         ({"scanner": scanner(report(), modes=ClusterModes(setting=Mode.OBSERVE), pauses=(PAUSE,))}, "No: paused by ann"),
         ({"episodes": (episode(phase=Phase.NEEDS_HUMAN),)}, "Yes, but 1 episode waits for a person"),
     ],

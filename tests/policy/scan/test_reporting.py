@@ -399,8 +399,8 @@ def test_the_rule_for_all_nodes_is_not_counted_among_its_exceptions() -> None:
         tuple(ModeRule(mode=mode, by="ada", reason="r", at=NOW, selector=selector) for mode, selector in rules)
         for rules in ([(Mode.OBSERVE, "")], [(Mode.OBSERVE, ""), (Mode.REPAIR, "rack=r1")])
     )
-    assert ClusterModes(rules=alone).limited.startswith("nodes are only observed, and not repaired: set for all nodes")
-    assert ClusterModes(rules=armed).limited.startswith("nodes are only observed, and not repaired: set for all nodes by ada at ")
+    assert ClusterModes(rules=alone).limited.startswith("programs only observe nodes, and repair none: set for all nodes")
+    assert ClusterModes(rules=armed).limited.startswith("programs only observe nodes, and repair none: set for all nodes by ada ")
     many = tuple(ModeRule(mode=Mode.REPAIR, by="ada", reason="r", at=NOW, nodes=(f"node-{each}",)) for each in range(5))
     said = ClusterModes(setting=Mode.OBSERVE, rules=many).limited
     assert (
