@@ -73,8 +73,8 @@ Condition = Callable[[], bool | Awaitable[bool]]
 class Pace:
     """How fast the cluster's clocks go, in seconds."""
 
-    heartbeat: float = 0.2
-    grace: float = 1.0
+    heartbeat: float = 0.4
+    grace: float = 1.2
     boot: float = 1.0
     pod_garbage: float = 0.5
 
