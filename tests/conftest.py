@@ -2,7 +2,7 @@
 
 `make test` runs seven processes (pytest-xdist). One takes the whole systems that are work, four the calm ones, which mostly
 wait, file by file, and the others what keeps a processor busy. Then come the systems that are measured in moments, when nothing
-beside them but others that mostly wait is left: two processes have those, and the rest take what is left of the calm ones.
+beside them but others that mostly wait is left: four processes have those, and the rest take what is left of the calm ones.
 """
 
 from __future__ import annotations
@@ -26,9 +26,6 @@ from tests.patience import PATIENCE
 from tests.system.real_api import VARIABLE, assets, no_simulated_server
 
 pytest_plugins = ("tests.system.fixtures",)
-
-WHOLE = ("tests/simulator/cluster/", "tests/system/")
-"""Simulated clusters and whole systems."""
 
 
 def _files(*names: str) -> tuple[str, ...]:
@@ -62,14 +59,16 @@ to remediate. The longest come first, so that the run ends with no process alone
 APART = tuple(f"tests/workflows/test_{name}.py" for name in ("fencing_properties", "guards", "fleet_properties"))
 """Long files of tests that share nothing: each test goes by itself, so that the run ends with no process alone."""
 
-TOGETHER = ("tests/simulator/cluster/", "tests/web/", "tests/power/ec2/")
-"""What one process takes whole: simulated clusters, one at a time; pages, as each process has a browser of its own; and EC2, as
-each process would load moto, for four seconds of a processor."""
+TOGETHER = ("tests/web/", "tests/power/ec2/")
+"""What one process takes whole: pages, as each process has a browser of its own; and EC2, as each process would load moto, for
+four seconds of a processor."""
 
-LANES = {"patient": PATIENT, "calm": CALM, "prompt": WHOLE}
-"""The first that fits counts. The rest of them is prompt: there accidents and time-outs are measured in fractions of a second,
-so one process has the systems and one the simulated clusters. One has all that are patient: two at a time would be too much
-work."""
+PROMPT = (_files("without_temporal"), _files("main_job", "preservation_modes"), ("tests/simulator/cluster/",), ("tests/system/",))
+"""The rest of WHOLE, where accidents and time-outs are measured in fractions of a second: each of these has one process, so that
+few stand side by side, and none of them alone for a minute while the run waits for it."""
+
+LANES = {"patient": PATIENT, "calm": CALM, "prompt": tuple(file for each in PROMPT for file in each)}
+"""The first that fits counts. One process has all that are patient: two at a time would be too much work."""
 
 ORDER = ("patient", "", "prompt", "calm")
 """In which order they are begun; "" is what needs no lane."""
@@ -194,9 +193,13 @@ class BySurroundings(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         lane = _lane(nodeid)
+        if lane == "patient":
+            return lane
         together = next((begin for begin in TOGETHER if lane != "calm" and nodeid.startswith(begin)), None)
-        if together is not None or lane in {"patient", "prompt"}:
-            return together or lane
+        if lane == "prompt":
+            together = next(files[0] for files in PROMPT if nodeid.startswith(files))
+        if together is not None:
+            return together
         return nodeid if nodeid.startswith(APART) else nodeid.partition("::")[0]
 
 

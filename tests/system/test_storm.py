@@ -90,7 +90,7 @@ async def test_explain_names_the_circuit_breaker_the_numbers_and_what_would_unbl
     held = "its open circuit breaker (TooManyUnhealthy): 0 of 12 nodes are healthy, minHealthy 51% needs 7"
     assert check["verdict"]["heldBy"] == held
     assert check["unblock"] == ["7 more of its 12 nodes must become healthy"]
-    assert "0 of 1 permits are in use" in answer["scanner"]
+    assert "0 of 1 permits in use" in answer["scanner"]
     assert (answer["episode"], answer["ended"]) == (None, [])
     assert (answer["errors"], answer["problems"]) == ([], [])
 
