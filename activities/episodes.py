@@ -243,9 +243,8 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
         self, handle: WorkflowHandle[object, EpisodeResult], episode: FencingInput | RemediationInput, unasked: bool
     ) -> _Stopped | None:
         """Why a person's word to the last episode still holds: an abort, or a hold with which it was terminated. The node has not
-        been healthy between that and now. unasked: the last scanner has not said yet which nodes are left alone (S19): those that
-        may be wait for it. The very incident that was aborted is asked for again where its opening is tried again, or a reset of
-        the scanner's workflow has scheduled that anew. None where none does."""
+        been healthy between that and now. None where none holds. unasked: see `OpenRequest`; nodes that may have to be left alone
+        wait for that answer (S19)."""
         need = episode.need
         if need is None or not need.kind.automatic or (found := await self._last_of(handle)) is None:
             return None
@@ -255,9 +254,9 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
                 return None
             held, ends = await self._held_at_its_end(run), until_well_or_asked(episode.node, once=need.since is not None)
             return replace(held, reason=f"{held.reason}; {ends}") if held is not None else None
-        if last.outcome is Outcome.ABORTED and (
-            last.incident == episode.incident or (need.since is not None and need.since <= last.ended)
-        ):
+        # The very incident that was aborted comes again where its opening is tried again, or a reset has scheduled it anew.
+        again = last.incident == episode.incident
+        if last.outcome is Outcome.ABORTED and (again or (need.since is not None and need.since <= last.ended)):
             ended = f"incident {last.incident} was ended by a person and the node has not been healthy since: {last.message}"
             return _Stopped(f"{ended}; {until_well_or_asked(episode.node)}")
         if unasked and last.outcome in {Outcome.ABORTED, Outcome.FENCED_OFF}:

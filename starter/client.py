@@ -275,8 +275,8 @@ class Nodewarden:
             )
 
     async def last_polled(self, queue: str, *, workflows: bool = False) -> datetime | None:
-        """When a worker has last asked a task queue for work, None: not for some five minutes. workflows: for workflows instead
-        of activities."""
+        """When a worker has last asked the task queue for activities, None where none has for some five minutes. workflows: for
+        workflows instead."""
         kind = TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW if workflows else TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY
         with answered(f"task queue {queue}"):
             described = await self.client.workflow_service.describe_task_queue(
@@ -357,10 +357,8 @@ class Nodewarden:
         nodes = list(dict.fromkeys([*held, *listed]))
         shown = sorted(nodes[:SHOWN_OPEN], key=in_natural_order)
         answers = await asyncio.gather(*(self.episode(cluster, node).seen() for node in shown))
-        missing = scanner is None and not seen.unanswered
-        episodes = tuple(
-            wording.as_queued_now(answer, scanner, missing=missing) for answer in answers if isinstance(answer, EpisodeStatus)
-        )
+        known = [answer for answer in answers if isinstance(answer, EpisodeStatus)]
+        episodes = tuple(wording.as_queued_now(each, scanner, unanswered=seen.unanswered) for each in known)
         rows = acted_on(devices, wording.failing(episodes)).rows if devices is not None else ()
         return ClusterStatus(
             cluster=cluster,
@@ -384,10 +382,8 @@ class Nodewarden:
             run = await self.scanner(cluster).last_run() if isinstance(error, MissingError) else ""
             if run and run not in self._last:  # asked once of each that has ended: what it knew stays what it was
                 self._last[run] = await self.scanner(cluster).last_status()
-            silent = isinstance(error, SilentError)
-            return ClusterStatus(
-                cluster=cluster, at=datetime.now(UTC), problem=str(error), unanswered=silent, last=self._last.get(run)
-            )
+            unread, last = not isinstance(error, MissingError), self._last.get(run)
+            return ClusterStatus(cluster=cluster, at=datetime.now(UTC), problem=str(error), unanswered=unread, last=last)
 
     async def _devices_read(self, cluster: str) -> DeviceReport | None:
         """As the last check knows them. Where none is known, `fence check` and `doctor` say why."""

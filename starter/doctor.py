@@ -272,7 +272,7 @@ async def memory(warden: Nodewarden) -> list[Finding]:
 
 
 async def workers(warden: Nodewarden, cluster: str, sites: Iterable[str]) -> list[Finding]:
-    """Whether a worker polls for the work that an episode makes. Temporal remembers for some five minutes one that has ended."""
+    """Whether a worker asks for the work that an episode makes. Temporal lists one for some five minutes after it has ended."""
     queues = {
         WORKFLOW_QUEUE: "nodewarden worker --role workflows",
         cluster_queue(cluster): f"nodewarden worker --role cluster -c {cluster}",

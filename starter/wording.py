@@ -211,22 +211,21 @@ def off_proof(episode: EpisodeStatus | EpisodeResult) -> str:
     return f"off proven{devices}, read at {written(read)}" if read else ""
 
 
-def as_queued_now(episode: EpisodeStatus, scanner: ScannerStatus | None, *, missing: bool = False) -> EpisodeStatus:
-    """With what it waits for by the scanner's table of this moment, where it waits for a permit: it knows only what it was told
-    when it asked last, and asks again after minutes. missing: no scanner runs."""
-    if not episode.queued or (scanner is None and not missing):
+def as_queued_now(episode: EpisodeStatus, scanner: ScannerStatus | None, *, unanswered: bool = False) -> EpisodeStatus:
+    """With what it waits for by the scanner's queue of this moment, where it waits for a permit: it knows only what it was
+    answered when it asked last, and asks again after minutes. scanner None: none runs, or it does not answer (unanswered)."""
+    if not episode.queued or unanswered:
         return episode
     if scanner is None:
         why = "no scanner runs"
     elif (place := next((at for at, each in enumerate(scanner.queue) if each.incident == episode.incident), None)) is None:
-        why = f"the scanner, which was started at {written(scanner.started)}, is yet to be asked"
+        why = f"it has yet to ask the scanner, which was started at {written(scanner.started)}"
     else:
         why = (scanner.why_queued[place] if scanner.why_queued else episode.queued) or "its turn has come"
     return replace(episode, queued=why, doing=f"waits for a permit: {why}")
 
 
 def permits_in_use(scanner: ScannerStatus) -> str:
-    """How many of how many, as far as that is known."""
     if not scanner.known:
         return "how many permits are in use is not known yet"
     holding = sum(permit.state is not PermitState.PARKED for permit in scanner.permits)

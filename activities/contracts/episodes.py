@@ -38,7 +38,7 @@ class OpenRequest:
     decided: datetime | None = None
     """By Temporal's clock; None: an older version asks."""
     unasked: bool = False
-    """Which nodes are to be left alone the last scanner has not said yet."""
+    """Whether the last scanner has yet to be asked, or to answer, which nodes are to be left alone."""
 
 
 class Opened(StrEnum):

@@ -47,8 +47,8 @@ def waiting(nodes: Sequence[str]) -> str:
 
 
 def command_line(verb: Verb, node: str, question: int, owners: Sequence[str] = ()) -> str:
-    """As any person may give it to the episode of a node. question: the number of its present question. owners: of its holds; one
-    is ended by name, since another person may read it than who has set it."""
+    """As any person may give it to the episode of a node. question: the number of its present question. owners: of its holds;
+    `resume` names one, since its reader may be another person."""
     of = f" --of {shlex.quote(bare_name(owners[0])) if len(owners) == 1 else 'NAME'}" if owners else ""
     return COMMANDS.get(verb, f"nodewarden {verb.value} {{node}}").format(node=node, question=question, of=of)
 

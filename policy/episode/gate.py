@@ -93,7 +93,7 @@ def kept_by_annotation(node: NodeView | None, machines: Iterable[MachineView]) -
         return f"the annotation {PRESERVE_ANNOTATION}={on_node} preserves the node"
     for machine in machines:
         on_machine = machine.annotations.get(PRESERVE_ANNOTATION)
-        if requested(Annotated(node=on_node, machine=on_machine), node_exists=node is not None).intent in KEEPING:
+        if requested(Annotated(node=on_node, machine=on_machine), node_stayed=node is not None).intent in KEEPING:
             return f"the annotation {PRESERVE_ANNOTATION}={on_machine} on Machine {machine.name} preserves the node"
     return ""
 
@@ -388,9 +388,10 @@ def _preserved(seen: Seen, now: datetime) -> Answer:
         return found
     if seen.node is not None and kept(seen.node):
         return f"the condition {CONDITION} says that the node is preserved"
-    # Its Node may be gone with what keeps it, or made anew without.
-    lasting = (each for each in seen.machines if each.expiry is not None and each.expiry > now)
-    return next((f"Machine {each.name} is preserved until {written(each.expiry)}" for each in lasting if each.expiry), "")
+    for machine in seen.machines:  # a Node that was deleted, or made anew, says nothing of it
+        if machine.expiry is not None and machine.expiry > now:
+            return f"Machine {machine.name} is preserved until {written(machine.expiry)}"
+    return ""
 
 
 def _kept_out(_seen: Seen, machines: tuple[MachineView, ...]) -> str:

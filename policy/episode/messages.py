@@ -181,7 +181,7 @@ class PreservationInput(EpisodeInput):
 
     @property
     def by_a_person(self) -> bool:
-        """Not if its objects ask for it already, or a pool has room: neither says for how long, or has it cut off."""
+        """Not if its objects ask for it already, or a pool has room; but neither sets `hold` or `isolate`."""
         return self.keep or self.isolate or self.hold is not None
 
     def node_action(self) -> NodeActionSpec:

@@ -248,11 +248,11 @@ class Held:
 
     @property
     def request(self) -> Request:
-        """What is asked for. That a person took the annotation from the Node is known only of one that was kept: each has the
-        autoscaler's annotation, which a Node that its kubelet makes anew lacks."""
+        """What is asked for. Where the Node has lost the annotation a person has taken it away, or a kubelet made the Node anew:
+        only the latter leaves a kept Node without the autoscaler's annotation."""
         kept = self.expiry is not None and self.since is not None
         anew = kept and {PRESERVE_ANNOTATION, SCALE_DOWN_DISABLED, SCALE_DOWN_DISABLED_OURS}.isdisjoint(self.on_node)
-        return requested(self.annotated, node_exists=self.node is not None and not anew)
+        return requested(self.annotated, node_stayed=self.node is not None and not anew)
 
     @property
     def intent(self) -> Intent:

@@ -109,12 +109,12 @@ NOT_WELL = "its Node is not well yet, though nothing calls it unhealthy any more
 
 
 def ends_once_well(machine: Held) -> bool:
-    """Whether it is kept for its failure alone, by its pool, or by a person and as failed by a health check's word: of its own
-    Machines machine-controller-manager says by their phase that they run again."""
-    if machine.expiry is None or is_automatic(machine):
-        return machine.expiry is not None
-    as_failed = machine.node is None or machine.tainted
-    return machine.intent is Intent.WHEN_FAILED and as_failed and not machine.has_priority
+    """Whether it is kept for its failure alone: by its pool, or as annotated `when-failed` since a health check called it
+    unhealthy. Machines of machine-controller-manager are none of the latter: their phase says that they run again."""
+    if machine.expiry is None:
+        return False
+    failed = machine.node is None or machine.tainted
+    return is_automatic(machine) or (machine.intent is Intent.WHEN_FAILED and failed and not machine.has_priority)
 
 
 def until_well(machine: Held) -> Held:

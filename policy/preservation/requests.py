@@ -65,7 +65,7 @@ class Annotated:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """The value in force. by_node: the Node decides, so the Machine's own value is removed and the Node's is recorded. recorded:
-    the value that was recorded of a Node that is gone decides; written on the Machine it is in force whatever Node comes.
+    what was recorded of a Node that is gone decides, "" where it does not; it is written on the Machine, for the next Node.
 
     unreadable: what is wrong with a meaningless value of the Node: nothing changes. ignored: the same for a value of the
     Machine, which then counts as not annotated.
@@ -78,14 +78,14 @@ class Request:
     ignored: str = ""
 
 
-def requested(values: Annotated, *, node_exists: bool = True) -> Request:
-    """Which value holds, and what it means. node_exists: whether it is the Node of which a value was recorded: that one was gone
-    releases no machine (machine-controller-manager #1135)."""
+def requested(values: Annotated, *, node_stayed: bool = True) -> Request:
+    """Which value holds, and what it means. node_stayed: whether the Node of which a value was recorded is still there: its
+    deletion releases no machine (machine-controller-manager #1135)."""
     node, machine = values.node or "", values.machine or ""
-    recorded = "" if node_exists or values.machine is not None else values.last_applied or ""
-    if (intent := _SPELLINGS.get(recorded)) is not None and recorded:
+    recorded = "" if node_stayed or values.machine is not None else values.last_applied or ""
+    if recorded and (intent := _SPELLINGS.get(recorded)) is not None:
         return Request(intent=intent, recorded=recorded)
-    if not node_exists or (not node and not values.last_applied):
+    if not node_stayed or (not node and not values.last_applied):
         intent = _SPELLINGS.get(machine)
         wrong = "" if intent is not None else _problem("Machine", machine)
         return Request(intent=intent or Intent.NONE, ignored=wrong)

@@ -337,15 +337,11 @@ def conclude(explanation: Explanation | None, *, halted: str, kept_from: Sequenc
         if (found := next((each.target for each in opinions if each.target.verdict.health is health), None)) is not None:
             return f"{JUDGED[health]}: {found.message or found.verdict.reason}"
     held_by = outlook.held_by if outlook is not None else ""
-    # Of a node that is Ready no check is missed.
+    # A node that is Ready needs no word of a check that can't be used.
     unusable = next((each.check for each in explanation.bystanders if each.unusable and explanation.ready != "True"), "")
-    return "".join(
-        (
-            JUDGED[Health.HEALTHY],
-            f"; if it fails nothing is begun: {held_by}" if held_by else "",
-            f"; what {unusable} says of it is not known: it can't be used" if unusable else "",
-        )
-    )
+    unbegun = f"; if it fails nothing is begun: {held_by}" if held_by else ""
+    unknown = f"; what {unusable} says of it is not known: it can't be used" if unusable else ""
+    return f"{JUDGED[Health.HEALTHY]}{unbegun}{unknown}"
 
 
 def _due(opinion: CheckOpinion, outlook: Outlook | None) -> str:

@@ -71,8 +71,7 @@ class NodeExplanation:
     def episode(self) -> EpisodeStatus | None:
         """Its open episode, None where there is none, or it does not answer."""
         found = self.episodes.episode if self.episodes is not None else None
-        missing = self.scanner is None and bool(self.halted) and not self.scanner_silent
-        return wording.as_queued_now(found, self.scanner, missing=missing) if found is not None else None
+        return wording.as_queued_now(found, self.scanner, unanswered=self.scanner_silent) if found is not None else None
 
     @property
     def last_spell(self) -> Spell | None:

@@ -77,7 +77,7 @@ def as_table(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Line:
-    """cells: all of them but the sentence."""
+    """cells: node, kind, outcome, began, took, incident."""
 
     cells: Sequence[str | Text]
     why: Text

@@ -31,7 +31,7 @@ from policy.values.display_text import STAND_IN
 from policy.values.mode import Mode
 from policy.values.object_refs import ObjectRef
 from starter.client import Nodewarden
-from starter.errors import EpisodeHeldError, RefusedError, RequestError, SilentError
+from starter.errors import EpisodeHeldError, MissingError, RefusedError, RequestError, SilentError
 from starter.handles import calls
 from starter.handles.calls import task_failure
 from starter.handles.history import History
@@ -207,10 +207,12 @@ async def test_without_a_worker_silence_is_told_apart_from_absence(
             await warden.fence(cluster, "node-1", reason="another")
 
 
+@pytest.mark.parametrize(("error", "unanswered"), [(SilentError, True), (RefusedError, True), (MissingError, False)])
 async def test_a_scanner_that_is_silent_and_its_device_check_are_waited_for_together(
-    warden: Nodewarden, cluster: str, monkeypatch: pytest.MonkeyPatch
+    warden: Nodewarden, cluster: str, monkeypatch: pytest.MonkeyPatch, error: type[RequestError], unanswered: bool
 ) -> None:
-    """S44: where no worker runs both are silent, and a page has nothing to say until the last of them has been given up."""
+    """S44: where no worker runs both are silent, and a page has nothing to say until the last of them has been given up. One with
+    an answer that can't be read may run: only of one that is missing a queued episode is said that no scanner runs."""
     asked = asyncio.Event()
 
     class SilentCheck:
@@ -219,12 +221,12 @@ async def test_a_scanner_that_is_silent_and_its_device_check_are_waited_for_toge
 
     async def silent_scanner(_cluster: str) -> None:
         await asyncio.wait_for(asked.wait(), 10)
-        raise SilentError("no answer")
+        raise error("no answer")
 
     monkeypatch.setattr(warden, "scanner_status", silent_scanner)
     monkeypatch.setattr(warden, "device_check", lambda _cluster: SilentCheck())
     status = await warden.status(cluster)
-    assert (status.problem, status.unanswered) == ("no answer", True)
+    assert (status.problem, status.unanswered) == ("no answer", unanswered)
 
 
 async def test_a_scanner_is_started_once_with_our_name_and_its_settings(warden: Nodewarden, client: Client, cluster: str) -> None:

@@ -168,9 +168,9 @@ def test_what_is_waited_for_is_what_the_scanner_says_now() -> None:
 
     assert now("1 of 1 permits are held: node-2") == "1 of 1 permits are held: node-2"
     assert now() == "its turn has come"
-    assert now(queue=()) == f"the scanner, which was started at {written(ago(3600))}, is yet to be asked"
-    assert wording.as_queued_now(told, None, missing=True).queued == "no scanner runs"
-    assert wording.as_queued_now(told, None) == told, "nothing answers"
+    assert now(queue=()) == f"it has yet to ask the scanner, which was started at {written(ago(3600))}"
+    assert wording.as_queued_now(told, None).queued == "no scanner runs"
+    assert wording.as_queued_now(told, None, unanswered=True) == told, "nothing answers"
     assert wording.as_queued_now(episode(), scanner(report())) == episode(), "it has its permit"
 
 

@@ -18,7 +18,7 @@ from workflows.episode.episode import Episode
 from workflows.kit.messages import AbortRequest, HoldEpisodeRequest, OperatorCommand, PersonRequest, ResumeRequest
 
 NEXT_ACT = "its next destructive act"
-"""What a hold keeps an episode from, where its kind knows no more."""
+"""What a hold keeps an episode from, where its kind says nothing more exact."""
 NOTHING_LEFT = "nothing destructive is left to be done"
 WORD_TAKEN_BACK = "an-abort-takes-back-a-word-for-off-that-was-not-used-yet"
 """Histories of builds that went on to free on it go on as they began."""
@@ -31,7 +31,8 @@ def why_not(episode: Episode, verb: Verb) -> str:
     abort = episode.state.abort_asked
     if verb in {Verb.ACK_OFF, Verb.RETURN_PATH} and episode.is_held:
         expected = f"{verb.value}: expected an episode that is not held; this one is {episode.holds_line}"
-        return f"{expected}; `{_ends_hold(episode)}` ends that"
+        ends = command_line(Verb.RESUME, episode.state.node, episode.state.question, episode.hold_owners)
+        return f"{expected}; `{ends}` ends that"
     if verb is Verb.RESUME and abort is not None and not episode.insists:
         return f"resume: expected an episode that goes on; this one was aborted by {abort.by}, and ends"
     asks_of_path = episode.state.phase is Phase.NEEDS_HUMAN and bool(episode.state.path_asked)
@@ -50,10 +51,6 @@ def why_not(episode: Episode, verb: Verb) -> str:
     return ""
 
 
-def _ends_hold(episode: Episode) -> str:
-    return command_line(Verb.RESUME, episode.state.node, episode.state.question, episode.hold_owners)
-
-
 def require_question(episode: Episode, verb: Verb, question: int) -> None:
     """Raises ValueError where a command answers another question than is asked (S48)."""
     if question != (now := episode.state.question):
@@ -66,12 +63,10 @@ def consequences(episode: Episode, *, abort: str, before: str) -> dict[Verb, str
     """Every verb that every kind of episode has, and what comes of it. abort: what comes of that, besides. before: what a hold
     keeps it from, "" where nothing is left that a hold stops."""
     owners = episode.hold_owners
-    holds, ends = f"held by {' and '.join(owners)}" if owners else "", "tries again"
-    if owners:
-        only = f"ends the hold of {owners[0]}, and lets it go on"
-        ends = only if len(owners) == 1 else f"ends the hold of NAME ({holds}); the last one lets it go on"
+    holds = f"held by {' and '.join(owners)}" if owners else ""
+    resumes = f"ends the hold of NAME ({holds}); the last one lets it go on" if owners else "tries again"
     return {
-        Verb.RESUME: ends,
+        Verb.RESUME: resumes if len(owners) != 1 else f"ends the hold of {owners[0]}, and lets it go on",
         Verb.RETURN_PATH: f"gives {episode.state.path_asked} back (if anything still writes there, data is corrupted)",
         Verb.HOLD: f"keeps it from {before} until `resume`, or for a while" if before else f"stops nothing: {NOTHING_LEFT}",
         Verb.ABORT: (f"ends every hold ({holds}); " if holds else "") + abort,
@@ -136,7 +131,7 @@ def take_hold(episode: Episode, request: HoldEpisodeRequest, *, before: str = NE
     episode.keep_word()
     _count_and_wake(episode)
     beside = "".join(f"; it is also {each}" for each in others)
-    ends = f"`nodewarden resume {episode.state.node} --question {episode.state.question}` ends it"
+    ends = f"`{command_line(Verb.RESUME, episode.state.node, episode.state.question)}` ends it"
     until = f" until {written(request.until)}" if request.until is not None else ""
     if not before:
         return f"incident {episode.state.incident} is held{until}, but {NOTHING_LEFT}; {ends}{beside}"

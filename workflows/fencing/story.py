@@ -788,8 +788,8 @@ class FencingStory:
 
     @property
     def what_hold_stops(self) -> str:
-        """What comes next that a hold keeps it from, "" where nothing is left. Off is no more destructive than what it is for:
-        the pods of a machine that is off are freed, and it is switched on, only once the hold is over."""
+        """What comes next that a hold keeps it from, "" where nothing is left. Of a machine that is off it also keeps the pods
+        from being freed and the power from being switched on."""
         if self._case is None:
             return NEXT_ACT
         power = self.case.progress.power

@@ -125,7 +125,7 @@ class ScannerStatus:
     open_spells: int = 0
     """How many are open, and how many more nodes are due that had no room."""
     why_queued: tuple[str, ...] = ()
-    """Why each of the queue has no permit at this moment, "" where it is due; () of a scanner that does not say."""
+    """In the queue's order: why it has no permit at this moment, "" where it is due. () of a scanner of an older build."""
     known: bool = True
     """Whether all open episodes are known; before that, permits may be held that are not listed."""
 

@@ -70,7 +70,7 @@ FOUND_MARKED = "a-mark-of-which-the-answer-was-lost-is-removed"
 HELD_AT_ITS_END = "a-preservation-that-a-person-holds-ends-by-no-end-of-its-time"
 """Histories of builds that ended it, and forgot the hold, go on as they began."""
 HELD_WITHOUT_ITS_NODE = "a-preservation-that-a-person-holds-ends-by-no-end-of-its-node"
-"""The same."""
+"""Histories of builds that ended it with its Node, and forgot the hold, go on as they began."""
 
 
 class PreservationStory:
@@ -108,8 +108,8 @@ class PreservationStory:
             if hold.gone and not (hold.replaced or self._progress.node_uid or self._progress.machine_uid):
                 return await close(self.episode, refusal(hold.gone, missing=True), None)
             if hold.gone:
-                node_only = hold.replaced and hold.machine_uid == self._progress.machine_uid
-                if node_only and self.episode.is_held and workflow.patched(HELD_WITHOUT_ITS_NODE):
+                same_machine = hold.replaced and hold.machine_uid == self._progress.machine_uid
+                if same_machine and self.episode.is_held and workflow.patched(HELD_WITHOUT_ITS_NODE):
                     await self.episode.wait_while_held()  # the next one would know of no hold (S44)
                     continue
                 outcome = Outcome.REPLACED if hold.replaced else Outcome.RELEASED

@@ -588,10 +588,10 @@ class ExternalRemediation(LadderStep):
         self._episode.note("external", "created", f"{self._called}/{self._state.name}")
 
     def _is_left(self, seen: External) -> bool:
-        """Whether an episode of ours has left it that was about an earlier failure: what came of it then is no answer to this
-        one, and its controller does not begin anew for it."""
-        ours = seen.incident in {"", self._episode.state.incident}
-        return not ours and self._is_older_than_its_failure(seen)
+        """Whether another episode of ours has made it, for an earlier failure: what came of it then is no answer to this one, and
+        its controller does not begin anew for it."""
+        others = seen.incident in {"", self._episode.state.incident}
+        return not others and self._is_older_than_its_failure(seen)
 
     def _is_older_than_its_failure(self, seen: External) -> bool:
         since = self._target.pin.need.since
@@ -599,9 +599,9 @@ class ExternalRemediation(LadderStep):
         return old and workflow.patched(OF_AN_EARLIER_FAILURE)
 
     def _made_at(self, seen: External) -> datetime:
-        """When the object was made, as its API server says: one that is ours no earlier than its step, nor one of an earlier
-        failure, of which nothing was tried in this one; and none in the future. A clock that is behind, or an object that was
-        left, would end the step's time at once, and the next one may delete the machine."""
+        """When the object was made, by its API server's clock, but never in the future, and no earlier than its step if it is
+        ours or of an earlier failure: else a clock that is behind, or an object that was left, ends the step's time at once, and
+        the next step may delete the machine."""
         made = earliest = seen.created or workflow.now()
         if seen.incident == self._episode.state.incident or self._is_older_than_its_failure(seen):
             earliest = self._state.began - options.IN_FLIGHT_MARGIN

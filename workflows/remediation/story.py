@@ -373,7 +373,7 @@ class RemediationStory:
 
     @property
     def only_restores(self) -> bool:
-        """Whether a person is asked before a machine that a step has left off is switched on again."""
+        """Whether all that waits for a person's answer is to switch on again the machine that a step has left off."""
         return self.left_off is not None and self.episode.repairs.is_asked_in(self._progress.parked)
 
     @property

@@ -35,9 +35,8 @@ CLOSING = timedelta(seconds=30)
 asked before its end may arrive after it. It must not bring its permit back until the next description, nor have marks cleaned up
 that it has removed itself."""
 
-
-KEPT = "what-keeps-a-node-for-longer-outlives-a-refused-opening"
-"""Histories of builds in which the refusal ended it go on so."""
+HELD_LONGER = "what-keeps-a-node-for-longer-outlives-a-refused-opening"
+"""Histories of builds in which the refused opening took its place go on as they began."""
 
 
 def against_candidates(state: ScannerState) -> tuple[HoldOff, ...]:
@@ -63,7 +62,7 @@ def note_refused_opening(state: ScannerState, permit: Permit, outcome: OpenOutco
     for a moment. What the last scanner has said of the node meanwhile may hold for longer (S19)."""
     by_word = outcome.opened is Opened.HELD_OFF
     until = outcome.until if by_word else workflow.now() + AFTER_REFUSAL
-    if until is not None and _is_held_longer(state, permit.node, until) and workflow.patched(KEPT):
+    if until is not None and _is_held_longer(state, permit.node, until) and workflow.patched(HELD_LONGER):
         return
     state.held_off[permit.node] = HoldOff(
         node=permit.node,

@@ -59,19 +59,17 @@ class PermitQueue:
                 self._state.remove(request.node, request.incident)
 
     def _served_as(self, waiting: PermitRequest) -> PermitRequest:
-        """It may have come back since it asked; the guard counts it as a loss."""
+        """As it is served now: its node may have come back since it asked, and would be one more that is lost (S14)."""
         return replace(self._permits.as_known(waiting), ready=True)
 
-    def why(self) -> tuple[str, ...]:
-        """Why each that waits has no permit at this moment, in their order; "" where it is due. An episode knows only what it was
-        told when it asked last, minutes ago."""
+    def why_queued(self) -> tuple[str, ...]:
+        """See `ScannerStatus`. An episode knows only what it was answered when it asked last, minutes ago."""
+        queue, report = self._state.queue, self._state.report
         if (stop := self._underway.stop) is not None:
-            return tuple(f"the scanner is being stopped by {stop.by}" for _ in self._state.queue)
-        if (report := self._state.report) is None or not self._state.known:
-            return tuple("the scanner has yet to find all open episodes" for _ in self._state.queue)
-        answers = [
-            self._permits.answer(report, self._served_as(waiting), ahead=place) for place, waiting in enumerate(self._state.queue)
-        ]
+            return (f"the scanner is being stopped by {stop.by}",) * len(queue)
+        if report is None or not self._state.known:
+            return ("the scanner has yet to find all open episodes",) * len(queue)
+        answers = (self._permits.answer(report, self._served_as(each), ahead=place) for place, each in enumerate(queue))
         return tuple("" if each.decision is PermitDecision.GRANTED else each.reason for each in answers)
 
     async def ask(self, request: PermitRequest) -> PermitAnswer | None:

@@ -657,7 +657,7 @@ class ScannerStory:
             modes=state.modes,
             spells=self.spells.handed_over(MOST_SHOWN).spells,
             open_spells=len(state.spells) + state.spells_left_out,
-            why_queued=self.queue.why(),
+            why_queued=self.queue.why_queued(),
             known=state.known,
         )
 

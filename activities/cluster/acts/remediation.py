@@ -76,8 +76,8 @@ from policy.values.object_refs import Dialect
 
 LONGEST_FAILURE = 300
 
-LEFT_BEHIND = frozenset({Strategy.EXTERNAL, Strategy.REQUEST_OWNER})
-"""The steps of which a scan sees what an earlier episode has left, to be taken back."""
+LEAVES_BEHIND = frozenset({Strategy.EXTERNAL, Strategy.REQUEST_OWNER})
+"""The steps that can leave what a scan sees and a later episode takes back."""
 
 WAITING = "WaitingForRemediation"
 """The reason by which Cluster API's owners know that it is their turn."""
@@ -191,10 +191,10 @@ class ClusterRemediation(DelegatingActivities, RemediationActivities):
         if request.adopts and (wrong := _not_left_behind(request.ladder or (), check)):
             return (), wrong
         by_check = request.need is not None and request.need.kind is NeedKind.CHECK and check is not None
-        words = ", ".join(request.strategies) if not by_check else ""
         if request.ladder is not None and (request.adopts or not by_check):
             return request.ladder, ""
         with as_invalid_config():
+            words = "" if by_check else ", ".join(request.strategies)
             named = read_strategies(words, subject=request.node, field="strategies") if words else None
             body = body_of(JudgedTarget(request.node, node=node.view if node is not None else None, machine=machine))
             # A person who names a step is refused where it can't be taken, before any other is begun.
@@ -456,9 +456,9 @@ def _remembers(machine: MachineView, request: FollowRequest) -> bool:
 
 
 def _not_left_behind(ladder: tuple[EscalationStep, ...], check: HealthCheck | None) -> str:
-    """Why it is nothing that an earlier episode may have left, "" where it is. It is taken back without a look, and a Machine
-    owns more than what a check makes for it: the instance, too."""
-    if any(each.strategy not in LEFT_BEHIND for each in ladder):
+    """Why no earlier episode can have left what these steps make, "" where one can. It is deleted without a look, and a Machine
+    owns more than what a check has made for it: its instance, too."""
+    if any(each.strategy not in LEAVES_BEHIND for each in ladder):
         steps = ", ".join(each.name for each in ladder)
         return f"adopts: expected an object or a wish that an earlier episode has left, got {steps}"
     makes = {kind_of(rung.template) for rung in (check.rungs if check is not None else ())}

@@ -30,10 +30,10 @@ class Resource:
     namespaced: bool = True
 
     def path(self, name: str = "", *, namespace: str = "", subresource: str = "") -> str:
-        """The path of one object, or of the collection where `name` is empty (all namespaces where `namespace` is). Raises
-        InvalidConfig where a part would be more than one of a path: any client of Temporal may name an object to us (S41)."""
-        if _API_VERSION.fullmatch(self.api_version) is None or any(each and not each.strip(".") for each in (name, namespace)):
-            from activities.errors import ErrorType, failure  # which commands that print rights do without
+        """The path of one object, or of the collection where `name` is empty (all namespaces where `namespace` is). Errors:
+        InvalidConfig where version or name lead to another object, as `..` does: any client of Temporal may name one (S41)."""
+        if _API_VERSION.fullmatch(self.api_version) is None or {name, namespace} & {".", ".."}:
+            from activities.errors import ErrorType, failure  # here, since commands that print rights load no Temporal client
 
             asked = shown(f"{self.api_version} {self.kind} {namespace}/{name}")
             raise failure(ErrorType.INVALID_CONFIG, f"expected group, version and names of an object, got {asked}")

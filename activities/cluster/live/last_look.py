@@ -521,14 +521,14 @@ async def _checks_of_kept(once: Readers, name: str, node: NodeView | None, now: 
 
 async def _asking(once: Readers, need: Need | None, source: PolicySource) -> JsonObject | None:
     """The health check, or the object of another system, that the need is about; None where it is gone, or neither asks. A
-    ConfigMap is a check in one namespace: elsewhere others may write one of its name (S46)."""
+    ConfigMap is a check in our own namespace alone: elsewhere others may write one of its name (S46)."""
     if need is None or not need.kind.automatic:
         return None
     if need.kind is not NeedKind.CHECK:
         return await find_request(once.nodes, need, source.requests)
-    ref = need.check
-    strange = ref is not None and ref.kind == CONFIG_MAPS.kind and ref.namespace != source.namespace
-    return None if strange else await find_check(once, need)
+    if need.check is not None and need.check.kind == CONFIG_MAPS.kind and need.check.namespace != source.namespace:
+        return None
+    return await find_check(once, need)
 
 
 def _decided_by(need: Need, seen: Seen) -> By:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -184,9 +184,10 @@ async def _alone(connections: Readers, check: HealthCheck, name: str) -> Subject
     namespace, _, own = name.partition("/")
     cluster = await cluster_of(connections, check) if check.dialect is Dialect.CLUSTER_API else None
     machine = await find_machine(connections, check.machine_ref(namespace, own))
-    alone = machine is not None and is_of_cluster(machine.view, check) and not machine.view.node_name
-    alone = alone and machine is not None and not await node_of(connections, machine.view)
-    return Subject(of_machines=True, machines=(machine.view,) if machine is not None and alone else (), cluster=cluster)
+    alone = Subject(of_machines=True, cluster=cluster)
+    if machine is None or machine.view.node_name or not is_of_cluster(machine.view, check):
+        return alone
+    return alone if await node_of(connections, machine.view) else replace(alone, machines=(machine.view,))
 
 
 async def _named_alone(connections: Readers, name: str) -> tuple[MachineView, ...]:
