@@ -355,7 +355,7 @@ def test_what_holds_all_nodes_has_a_line_each_below_the_first() -> None:
     pauses = (Pause(who="ada", owner="ada", reason="drill", since=NOW),)
     lines = drawn(status(scanner=scanner(report(row("node-1")), modes=modes, pauses=pauses)), width=200)
     assert lines[0] == "nodewarden  cluster prod  1 node, 0 of 1 permits in use  2026-11-21T12:00:00Z"
-    assert [each.split()[0] for each in lines[1:3]] == ["paused", "nodes"]
+    assert [each.split()[0] for each in lines[1:3]] == ["paused", "programs"]
 
 
 def test_the_first_line_says_that_a_breaker_is_open_and_that_data_is_at_risk() -> None:
