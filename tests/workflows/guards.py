@@ -14,15 +14,18 @@ import argparse
 import logging
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
 from random import Random
 from typing import NamedTuple
 
+from tests.workflows.attempts import START
 from tests.workflows.faults import Fault, PlacedFault
 from tests.workflows.fleet_moves import KNOWN, FleetPlay
 from tests.workflows.pair import PairPlay
 from tests.workflows.plans import draw_plan
 from tests.workflows.plays import Move
-from tests.workflows.preservation_moves import LATER, LATEST, KeptPlay
+from tests.workflows.preservation_moves import LATER, LATEST, NODES, KeptPlay
 from tests.workflows.scenario_run import Play, Scenario, arranged
 from tests.workflows.taken_out import changed
 
@@ -62,6 +65,13 @@ def ladder(seed: int) -> list[str]:
     return Play(Scenario.climbing(seed), rolls=seed % 2 == 0).run()
 
 
+def ladder_of_another_failure(seed: int) -> list[str]:
+    """One that finds the object which a terminated predecessor has made for an earlier failure."""
+    drawn = Scenario.climbing(seed)
+    need, left = replace(drawn.need, since=START - timedelta(minutes=1)), timedelta(minutes=Random(seed).choice((2, 20, 600)))
+    return Play(replace(drawn, need=need, left=left, earlier=None), rolls=seed % 2 == 0).run()
+
+
 def preservation(seed: int) -> list[str]:
     """As `test_preservation_properties.py` plays it."""
     return KeptPlay(seed).run()
@@ -75,6 +85,16 @@ def later_preservation(seed: int) -> list[str]:
 def latest_preservation(seed: int) -> list[str]:
     """The same with those that were found after these."""
     return KeptPlay(seed, alphabet=LATEST).run()
+
+
+def nodes_of_kept(seed: int) -> list[str]:
+    """One of which the Node is deleted alone, or made anew."""
+    return KeptPlay(seed, alphabet=NODES).run()
+
+
+def kept_by_its_pool(seed: int) -> list[str]:
+    """One that only a health check calls failed, and of which the Node is deleted."""
+    return KeptPlay(seed, named_moves(seed, "scanner_tells@70 node_is_deleted@600"), alphabet=NODES).run()
 
 
 STORIES = (
@@ -350,6 +370,10 @@ GUARDS: dict[Callable[[int], list[str]], tuple[Guard, ...]] = {
         Guard("what Temporal has repeated in vain is repeated once more after time without a worker", "S37", 357, EPISODE,
               "if not self._add_standstill(since=ends) or not options.is_repeated(config):", "if True:"),
     ),
+    ladder_of_another_failure: (
+        Guard("an object of an earlier failure ends no step", "S20", 2, STEPS,
+              "return old and workflow.patched(OF_AN_EARLIER_FAILURE)", "return False"),
+    ),
     preservation: (
         Guard("a release that comes while a look is taken is heard", "S20", 471, PREFLIGHT,
               "interrupted = interrupted or (bool(self._gone()) and workflow.patched(GONE_MEANWHILE))", "pass"),
@@ -470,6 +494,19 @@ GUARDS: dict[Callable[[int], list[str]], tuple[Guard, ...]] = {
               'kept.unhealthy = "" if found.well else kept.unhealthy', "pass"),
         Guard("a path is let go of which the note may be written", "S35", 387, PATHS,
               "if workflow.patched(MAY_BE_NOTED):", "if False:"),
+    ),
+    nodes_of_kept: (
+        Guard("what a person wanted outlives the Node", "S21", 4, "policy/preservation/requests.py",
+              'values.machine is not None else values.last_applied or ""', 'True else ""'),
+        Guard("also where its Node is made anew", "S21", 4, "policy/preservation/machine_snapshot.py",
+              "node_exists=self.node is not None and not anew", "node_exists=self.node is not None"),
+        Guard("a hold outlives the Node", "S44", 4, KEPT, "if node_only and self.episode.is_held and", "if False and"),
+        Guard("also what is said of its end", "S44", 14, KEPT, "if not (hold.gone and hold.replaced):", "if True:"),
+    ),
+    kept_by_its_pool: (
+        Guard("what is kept for its failure is not well since its Node is gone", "S21, S22", 1,
+              "policy/preservation/pool_cap.py",
+              "if not ends_once_well(machine) or", "if machine.node is None or not ends_once_well(machine) or"),
     ),
     scanner: (
         Guard("the memo of a new history", "S44, S52", 1, SCANNER,

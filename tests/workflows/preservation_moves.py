@@ -33,7 +33,7 @@ from policy.episode.messages import (
 from policy.episode.permits import PermitAnswer, PermitDecision, Release
 from policy.fence.plan import CORDON, UNCORDON, Act
 from policy.fence.power import PowerState
-from policy.objects.nodes import PRESERVE_ANNOTATION
+from policy.objects.nodes import PRESERVE_ANNOTATION, READY, Condition, NodeView
 from policy.preservation.machine_snapshot import Isolation
 from policy.preservation.requests import ISOLATE_ANNOTATION, Intent
 from policy.values.mode import Mode
@@ -68,6 +68,14 @@ NAMED = frozenset({"drain", "give_up"})
 LATE = frozenset({"give_up", "cut_path", "quarantine"})
 ARRIVES = {"late": timedelta(seconds=31), "unclear": timedelta(seconds=14)}
 """When what a worker has begun is done at last: it is lost, or lives and says that the answer was."""
+AGAIN = timedelta(seconds=15)
+"""So soon a scan begins anew for a machine that is kept, and has no episode."""
+MAY_END = {
+    *("machine_recovers", "only_node_gets_well", "check_calls_it_well", "machine_is_annotated", "machine_is_let_go"),
+    *("machine_is_to_be_kept", "machine_is_deleted", "machine_is_replaced", "pool_keeps_fewer"),
+}
+"""Moves after which it may be kept no longer, or until another moment."""
+CALLED = "NodeHealthCheck/workers calls it unhealthy"
 BACK_AND_FORTH = 30
 """So often a play may have a machine kept after all."""
 HASTY = 30
@@ -172,7 +180,14 @@ class KeptPlay:
         """What may arrive yet: the act, the incident whose it is, and when."""
         self._again: Callable[[], object] = lambda: None
         self._began_kept: datetime | None = None
+        self._lasts: datetime | None = None
+        """Until when it is kept at least: only its Node has gone since, or was made anew."""
+        self._ends_at, self._surplus = self.clockwork.now, False
+        """When something was last done that may end its preservation; whether its pool has let it go."""
         self._acts = PlayedMachine(self)
+        if alphabet is NODES and self.kept.held.failed and seed % 2:
+            self.kept.recovers()
+            self._is_called_failed()
 
     def run(self) -> list[str]:
         """What was wrong, each with its rule."""
@@ -187,6 +202,8 @@ class KeptPlay:
             for move in self.moves:
                 self.draw = Random(move.number)
                 self.told.append(f"{clockwork.now:%d %H:%M:%S} {move}")
+                if move.name in MAY_END:
+                    self._ends_at, self._lasts = clockwork.now, None
                 getattr(self, move.name)()
                 self._pass(move.wait)
                 if self.broken or clockwork.problems:
@@ -205,6 +222,7 @@ class KeptPlay:
         self._said[:] = [("hold", Word(taken=self.clockwork.now, done=True), None)] if held else []
         self.permit = self.kept.devices.permitted = self.queued = False
         self._pods_left, self._isolation, self._told = 0, (Isolation.NONE, False), (self._unhealthy, self.clockwork.now)
+        self._node_uid, self._node_went = self.kept.devices.uid, self._node_has_gone
         if self.kept.devices.mark is None:  # which alone tells of a predecessor
             self._underway.clear()
         request = PreservationInput(
@@ -222,6 +240,11 @@ class KeptPlay:
             held=held,
         )
         self.clockwork.start("Preservation", EPISODE, request)
+
+    def _goes_on(self) -> None:
+        """The scanner begins anew for a machine that is kept, of which the Node is another object now."""
+        if self._open is None and self.kept.present and self.kept.held.expiry is not None:
+            self._starts()
 
     @property
     def _open(self) -> Execution | None:
@@ -343,10 +366,15 @@ class KeptPlay:
         cut = [path for path, state in devices.paths.items() if state is PowerState.OFF]
         if kept.claimed and kept.present and kept.gave_up_at is None and "can't be" not in result.message:
             self.fault("S35", f"our claim on the Node is left{told}")
-        if (cut or devices.quarantined) and kept.present and "left cut" not in result.message:
+        unknown = self._node_went  # told by the one before it: the mark has gone with the Node
+        if (cut or devices.quarantined) and kept.present and "left cut" not in result.message and not unknown:
             self.fault("S35", f"{cut or 'its network'} left cut and no person is told{told}")
         if result.outcome is Outcome.REPLACED and kept.present and not kept.held.deleting:
-            self.fault("S35", f"replaced, and the machine is there{told}")
+            if devices.uid == self._node_uid:
+                self.fault("S35", f"replaced, and the machine is there{told}")
+            if self._is_held(self._looks[-1]) and self._is_held(self.clockwork.now):
+                self.fault("S44", f"a person holds it, and the next one knows of no hold{told}")
+            self.clockwork.after(AGAIN, self._goes_on)
         kept_on = execution.definition.name == "Preservation"  # where it is given up, a cancellation ends that
         if result.outcome is Outcome.ABORTED and self._word("abort") is None and kept_on:
             self.fault("S21", f"aborted by no person{told}")
@@ -434,6 +462,9 @@ class KeptPlay:
             self.kept.devices.lose_node()
         if act == "hold":
             self._judge_hold(self.kept.acts[before:], answer)
+            until, lasts = self.kept.held.expiry, self._lasts
+            if lasts is not None and lasts > self.clockwork.now and until != lasts and not self._has_moved:
+                self.fault("S21", f"only its Node has gone or was made anew, and it is kept until {until}, not {lasts}")
             self._isolation = attempt.request.isolation, answer.isolate
             self._looks = [*(at for at in self._looks if attempt.now - at < timedelta(minutes=1)), attempt.now]
             if len(self._looks) > HASTY:
@@ -514,11 +545,15 @@ class KeptPlay:
         """A health check alone: its controller does not. Mostly its Node says so, too."""
         if not self.kept.unwell:
             self._began_kept = None
-        self.kept.called = "NodeHealthCheck/workers calls it unhealthy"
         if self.draw.random() < 0.7:
-            self.kept.node_falls_silent()
-            self.kept.devices.ready = False
+            self._is_called_failed()
+        self.kept.called = CALLED
         self._changed()
+
+    def _is_called_failed(self) -> None:
+        self.kept.called = CALLED
+        self.kept.node_falls_silent()
+        self.kept.devices.ready = False
 
     def check_calls_it_well(self) -> None:
         """The check is gone, or begins its time anew; the Node is as it was."""
@@ -549,7 +584,8 @@ class KeptPlay:
 
     def isolation_is_annotated(self) -> None:
         held = self.kept.held
-        assert held.node is not None
+        if held.node is None:
+            return
         node = replace(held.node, annotations={**held.node.annotations, ISOLATE_ANNOTATION: self.draw.choice(("true", "false"))})
         self.kept.held = replace(held, node=node)
         self._changed()
@@ -566,6 +602,48 @@ class KeptPlay:
         self.kept.replaced, self.kept.present = True, False
         self.kept.devices.lose_node()
         self._changed()
+
+    def node_is_deleted(self) -> None:
+        """Alone: by its cloud's controller, or a person. Its Machine stays."""
+        self._note_what_lasts(well=False)
+        self.kept.held, self.kept.called = replace(self.kept.held, node=None), ""  # a check of Nodes says nothing of it
+        self.kept.devices.lose_node()
+        self._changed()
+
+    def node_is_made_anew(self) -> None:
+        """Its kubelet registers, with none of the annotations."""
+        well = self.draw.random() < 0.5
+        self._note_what_lasts(well=well)
+        devices = self.kept.devices
+        devices.lose_node()
+        devices.register(self.clockwork.now, another=False)
+        devices.ready, devices.ready_since = well, self.clockwork.now if well else None
+        ready = Condition(type=READY, status="True" if well else "Unknown")
+        self.kept.held = replace(self.kept.held, node=NodeView(name=NODE, uid=devices.uid, conditions=(ready,)))
+        self._changed()
+
+    def _note_what_lasts(self, *, well: bool) -> None:
+        """Its preservation goes on by what its objects say now, if nobody has said or done otherwise since the last look. One for
+        its failure is over once its Node is well. well: its new one is."""
+        held, self._node_has_gone = self.kept.held, True
+        value = held.on_node.get(PRESERVE_ANNOTATION)
+        self._value = value if held.node is not None and value is not None else self._value
+        if well and self._value != Intent.NOW:
+            self._lasts = None
+        looked = bool(self._looks) and self._looks[-1] > self._ends_at
+        if self._lasts is None and looked and not (self._surplus or self._has_moved):
+            well = well or held.well
+            lasts = self._value == Intent.NOW or (not well and (self._value is None or self._value == Intent.WHEN_FAILED))
+            self._lasts = held.expiry if lasts else None
+
+    @property
+    def _has_moved(self) -> bool:
+        """Whether a person has ended it, or moved its end."""
+        return any(verb in {"release", "abort", "extend"} for verb, _, _ in self._said)
+
+    _node_has_gone = False
+    _value: str | None = None
+    """What its Node has last said that a person wants."""
 
     def mode_changes(self) -> None:
         self.kept.devices.mode = self.draw.choice(list(Mode))
@@ -609,6 +687,7 @@ class KeptPlay:
             execution.signal(
                 "look_again", PreservationUpdate(unhealthy=self._unhealthy, released="the pool keeps fewer machines")
             )
+            self._surplus = True
             self._annotated_at = self.clockwork.now  # the cap lets go of what a person has extended, too (S24)
 
     def no_permit_is_granted(self) -> None:
@@ -877,6 +956,18 @@ KNOWN_LATEST = (
 )
 
 
+KNOWN_NODES = (
+    "machine_is_to_be_kept@70 node_is_deleted@70 machine_fails@600",
+    "machine_is_to_be_kept@70 node_is_deleted@600 node_is_made_anew@600",
+    "machine_is_to_be_kept@70 machine_fails@70 node_is_made_anew@600",
+    "machine_is_to_be_kept@70 person_holds@12 node_is_made_anew@600 person_resumes@600",
+    "machine_fails@70 node_is_deleted@600 node_is_made_anew@600",
+    "check_calls_it_failed@70 node_is_deleted@600",
+    "check_calls_it_failed@70 node_is_deleted@70 node_is_made_anew@600",
+    "check_calls_it_failed@70 person_holds@12 node_is_made_anew@600",
+)
+
+
 class Alphabet(NamedTuple):
     """moves: by who makes them. known: what has broken a preservation before, or nearly. A later one is drawn from by plays of
     its own, so that those of earlier seeds stay."""
@@ -897,6 +988,10 @@ LATEST = Alphabet(
     ),
     (*KNOWN_LATER, *KNOWN_LATEST),
 )
+NODES = Alphabet(
+    ((*LATEST.moves[0], "node_is_deleted", "node_is_made_anew", "node_is_made_anew"), *MOVES[1:3], *LATEST.moves[3:]), KNOWN_NODES
+)
+"""Its Node alone goes, or is made anew."""
 
 
 def drawn_moves(draw: Random, alphabet: Alphabet) -> list[Move]:

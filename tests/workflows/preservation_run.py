@@ -36,7 +36,7 @@ from policy.episode.permits import PermitAnswer
 from policy.objects.nodes import PRESERVE_ANNOTATION, READY, Condition, NodeView
 from policy.preservation.keep_or_release import Automatic, PreservationAction, decide, effects, keeps, within_mode
 from policy.preservation.machine_snapshot import Held, MachinePhase
-from policy.preservation.pool_cap import until_well
+from policy.preservation.pool_cap import ends_once_well, until_well
 from policy.preservation.requests import DEFAULT_TIMEOUT, ISOLATE_ANNOTATION
 from policy.values.mode import Mode
 from policy.values.object_refs import ObjectRef
@@ -133,11 +133,14 @@ class KeptMachine:
 
     def as_called(self, unhealthy: str) -> Held:
         """As its worker sees it who is told what a health check says."""
-        failed = (unhealthy if self.called is None else self.unwell) if unhealthy and not self.held.failed else ""
+        asked = (unhealthy or ends_once_well(self.held)) and not self.held.failed
+        failed = (unhealthy if self.called is None else self.unwell) if asked else ""
         return replace(self.held, phase=MachinePhase.FAILED, failed=failed) if failed else self.held
 
     def annotate(self, value: str | None) -> None:
         """A user, with kubectl, on the Node."""
+        if self.held.node is None:
+            return
         annotations = {key: each for key, each in self.held.node.annotations.items() if key != PRESERVE_ANNOTATION}
         if value is not None:
             annotations[PRESERVE_ANNOTATION] = value
@@ -162,6 +165,8 @@ class KeptMachine:
         self._say_ready("True")
 
     def _say_ready(self, status: str) -> None:
+        if self.held.node is None:
+            return
         others = tuple(each for each in self.held.node.conditions if each.type != READY)
         conditions = (*others, Condition(type=READY, status=status))
         self.held = replace(self.held, node=replace(self.held.node, conditions=conditions))
@@ -191,7 +196,7 @@ class ScriptedMachine(ScriptedTarget):
         at = clock() - world.behind
         if not world.present:
             return contract.Hold(at=at, gone="the Machine is gone", replaced=world.replaced)
-        if world.made_anew:
+        if world.made_anew or (world.held.node is not None and request.node_uid not in {"", world.devices.uid}):
             uid = "" if world.alone else "uid-machine"
             return contract.Hold(at=at, gone="another Node has taken the name", replaced=True, machine_uid=uid)
         held, wish = world.as_called(request.unhealthy), request.wish
@@ -201,7 +206,12 @@ class ScriptedMachine(ScriptedTarget):
         wanted = {PRESERVE_ANNOTATION: "now"} if wish.keep else {}
         wanted |= {ISOLATE_ANNOTATION: "true"} if wish.isolate else {}
         if wanted:
-            held = replace(held, node=replace(held.node, annotations={**held.node.annotations, **wanted}))
+            node = held.node
+            held = (
+                replace(held, node=replace(node, annotations={**node.annotations, **wanted}))
+                if node is not None
+                else replace(held, annotations={**held.annotations, **wanted})
+            )
         automatic = Automatic.SELECTED if wish.automatic else Automatic.RELEASED if wish.surplus else Automatic.NOTHING
         timeout = wish.duration or world.timeout
         decision = decide(held, now=at, timeout=timeout, automatic=automatic, released=wish.release, until=wish.until)
@@ -211,6 +221,10 @@ class ScriptedMachine(ScriptedTarget):
         limited = within_mode(decision, mode)
         rests, decision = limited != decision, limited
         found = effects(decision, drained=request.drained, isolation=request.isolation)
+        if decision.preserved and (decision.action is PreservationAction.PRESERVE or held.since is None):
+            found = found.with_since(held, at)
+        elif decision.action is PreservationAction.STOP and held.since is not None:
+            found = found.with_since(held, None)
         before = world.held.expiry
         world.held = replace(carried_out(held, found), phase=world.held.phase, failed=world.held.failed)
         if before is not None and world.held.expiry is not None and wish.until is None and before != world.held.expiry:
@@ -237,7 +251,7 @@ class ScriptedMachine(ScriptedTarget):
             reason=f"{decision.reason}; its mode is {mode}" if rests else decision.reason,
             rests=rests,
             warnings=decision.warnings,
-            node_uid=world.devices.uid,
+            node_uid=world.devices.uid if world.held.node is not None else "",
             machine=None if world.alone else MACHINE,
             machine_uid="" if world.alone else "uid-machine",
             recovered=decision.recovered,

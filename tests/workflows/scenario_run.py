@@ -136,6 +136,8 @@ class Scenario:
     """Its Machine has got no Node, as yet."""
     earlier: timedelta | None = None
     """Until when the deletion of an earlier object of other controllers takes, which is under way."""
+    left: timedelta | None = None
+    """So long before the failure a terminated predecessor has made an object, which is there."""
     judges_steps: bool = False
     """Whether nothing goes wrong that a step could be left for but what it has to wait for."""
     overrides: str = ""
@@ -368,6 +370,12 @@ class Play:
             for each in drawn.ladder
             if each.template is not None and drawn.earlier is not None
         }
+        if drawn.left is not None:
+            self.adversary.machine_object.objects |= {
+                each.template.kind.removesuffix("Template"): RemediationObject(created=START - drawn.left, by="incident-0")
+                for each in drawn.ladder
+                if each.template is not None
+            }
 
     def run(self) -> list[str]:
         """Which rules it broke, each with all that is needed to see why."""

@@ -37,6 +37,7 @@ from tests.workflows.pair import KINDS as PAIR
 from tests.workflows.plays import read
 from tests.workflows.preservation_moves import LATER as KEPT_LATER
 from tests.workflows.preservation_moves import LATEST as KEPT_LATEST
+from tests.workflows.preservation_moves import NODES as KEPT_NODES
 from workflows.kit.messages import ModeRequest, PauseRequest, StopRequest, UnpauseRequest
 from workflows.scanner import story as story_of_scanner
 
@@ -491,7 +492,7 @@ def test_the_page_of_moves_names_each_move_and_no_other() -> None:
     page = pages()["docs/adversary.md"]
     named = {word for line in page.splitlines() if line.startswith("| ") for word in re.findall(r"`([A-Za-z_]+)`", line)}
     moves, faults = (
-        {move for kind in (*MOVES, *KEPT_LATER.moves, *KEPT_LATEST.moves, *PAIR) for move in kind},
+        {move for kind in (*MOVES, *KEPT_LATER.moves, *KEPT_LATEST.moves, *KEPT_NODES.moves, *PAIR) for move in kind},
         {each.name for each in Fault} - {"NOTHING"},
     )
     assert moves | faults <= named, "each is a row"

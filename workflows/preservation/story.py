@@ -270,7 +270,8 @@ class PreservationStory:
     def _take(self, hold: Hold) -> None:
         self.episode.publisher.learn_of_stream(hold.streams)
         self._progress.hold, self.episode.state.problem = hold, self._progress.cutting_off.problem if hold.isolate else ""
-        self.episode.state.preserved_until = hold.expiry if hold.preserved else None
+        if not (hold.gone and hold.replaced):  # of another Node it says nothing (S44)
+            self.episode.state.preserved_until = hold.expiry if hold.preserved else None
         self._progress.node_uid = self._progress.node_uid or hold.node_uid
         self._progress.machine_uid = self._progress.machine_uid or hold.machine_uid
         self._progress.machine = self._progress.machine or hold.machine
