@@ -499,8 +499,8 @@ GUARDS: dict[Callable[[int], list[str]], tuple[Guard, ...]] = {
         Guard("what a person wanted outlives the Node", "S21", 4, "policy/preservation/requests.py",
               'values.machine is not None else values.last_applied or ""', 'True else ""'),
         Guard("also where its Node is made anew", "S21", 4, "policy/preservation/machine_snapshot.py",
-              "node_exists=self.node is not None and not anew", "node_exists=self.node is not None"),
-        Guard("a hold outlives the Node", "S44", 4, KEPT, "if node_only and self.episode.is_held and", "if False and"),
+              "node_stayed=self.node is not None and not anew", "node_stayed=self.node is not None"),
+        Guard("a hold outlives the Node", "S44", 4, KEPT, "if same_machine and self.episode.is_held and", "if False and"),
         Guard("also what is said of its end", "S44", 14, KEPT, "if not (hold.gone and hold.replaced):", "if True:"),
     ),
     kept_by_its_pool: (
