@@ -453,11 +453,12 @@ def test_s20_an_api_server_with_a_clock_that_is_behind_ends_no_step() -> None:
 @pytest.mark.parametrize(
     ("by", "came_of_it"), [("", ""), ("i-0", ""), ("i-0", "timed out"), ("i-0", "failed")], ids=lambda word: word or "-"
 )
-def test_s20_an_object_of_an_earlier_failure_ends_no_step(by: str, came_of_it: str) -> None:
+@pytest.mark.parametrize("dated", [True, False], ids=["dated", "undated"])
+def test_s20_an_object_of_an_earlier_failure_ends_no_step(by: str, came_of_it: str, *, dated: bool) -> None:
     """Its episode was terminated, and no scanner took it away. By its age, or by what came of it then, the next step came at
     once. One of ours goes before another is made, by which its controller begins anew; one of others has its time."""
     world = Remediated(ladder=(step(Strategy.EXTERNAL, 5 * MINUTE), DELETE))
-    world.need = replace(world.need, since=START - MINUTE)
+    world.need = replace(world.need, since=START - MINUTE if dated else None)
     succeeded = "False" if came_of_it == "failed" else ""
     old = RemediationObject(created=START - 2 * HOUR, by=by, timed_out=came_of_it == "timed out", succeeded=succeeded)
     world.objects[OBJECT] = old
@@ -467,6 +468,23 @@ def test_s20_an_object_of_an_earlier_failure_ends_no_step(by: str, came_of_it: s
         play.did("give-up")
         assert play.passed - found > 5 * MINUTE - options.IN_FLIGHT_MARGIN
     assert world.acts.count(f"delete {OBJECT}") == 1 + bool(by)
+
+
+@pytest.mark.parametrize("dated", [True, False], ids=["dated", "undated"])
+@pytest.mark.parametrize("came_of_it", ["", "succeeded"], ids=lambda word: word or "-")
+def test_s20_an_object_at_work_on_this_failure_is_not_made_anew(came_of_it: str, *, dated: bool) -> None:
+    """Its episode was terminated, and Ready went from False to Unknown as its controller restarted the node. Another object
+    would restart it twice, and by the age of this one its time was nearly over."""
+    world = Remediated(ladder=(step(Strategy.EXTERNAL, 5 * MINUTE), DELETE))
+    world.need = replace(world.need, since=START - MINUTE if dated else None)
+    succeeded = "True" if came_of_it == "succeeded" else ""
+    world.objects[OBJECT] = RemediationObject(created=START - 4 * MINUTE, by="i-0", succeeded=succeeded)
+    with Play(world) as play:
+        play.did(f"create {OBJECT}")
+        found = play.passed
+        play.did("give-up")
+        assert play.passed - found > 5 * MINUTE - options.IN_FLIGHT_MARGIN
+    assert world.acts.count(f"delete {OBJECT}") == 1  # at its end
 
 
 @pytest.mark.parametrize("ladder", [(DELETE,), (SELF,)], ids=["deletion", "object"])

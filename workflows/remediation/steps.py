@@ -31,10 +31,11 @@ from policy.fence.config import FenceStep
 from policy.fence.plan import CORDON, UNCORDON, FencingPlan, Freeing
 from policy.fence.template_reader import VOLUME_DETACHMENT
 from policy.remediation.failed_volumes import detaching
-from policy.remediation.remediation_objects import Progress, RemediationConditions, follow
+from policy.remediation.ladder import DEFAULT_TIMEOUT
+from policy.remediation.remediation_objects import Progress, RemediationConditions, RemediationProgress, follow
 from policy.remediation.strategy_rules import Strategy
 from policy.values.errors import PolicyError
-from policy.values.times import format_duration
+from policy.values.times import format_duration, later
 from workflows.episode.state import End, StepProgress
 from workflows.fencing.story import FencingStory
 from workflows.kit import options
@@ -507,13 +508,7 @@ class ExternalRemediation(LadderStep):
             await self._create()
         while True:
             seen = await self._read()
-            conditions = RemediationConditions(
-                processing=seen.processing,
-                succeeded=seen.succeeded,
-                permanent_node_deletion_expected=seen.node_deletion,
-                phase=seen.phase,
-            )
-            shown = follow(conditions)
+            shown = _progress(seen)
             if await self._target.preflight.refresh():
                 if ended := await self._ended(seen, node_goes=shown.node_goes, succeeded=shown.progress is Progress.SUCCEEDED):
                     return ended
@@ -589,13 +584,22 @@ class ExternalRemediation(LadderStep):
 
     def _is_left(self, seen: External) -> bool:
         """Whether another episode of ours has made it, for an earlier failure: what came of it then is no answer to this one, and
-        its controller does not begin anew for it."""
-        others = seen.incident in {"", self._episode.state.incident}
-        return not others and self._is_older_than_its_failure(seen)
+        its controller does not begin anew for it. The node that it restarts falls silent, which looks like a failure of
+        a later date: one that has not failed, made within the time of a step before that, is at work on this very failure, and
+        another one would restart the node twice."""
+        if seen.incident in {"", self._episode.state.incident} or not self._is_older_than_its_failure(seen):
+            return False
+        if seen.timed_out or _progress(seen).progress is Progress.FAILED or seen.created is None:
+            return True
+        return later(seen.created, self._state.step.timeout or DEFAULT_TIMEOUT) < self._failed_at
+
+    @property
+    def _failed_at(self) -> datetime:
+        """Where the need has no date (a Machine's phase, a person's wish) it is no later than its step."""
+        return self._target.pin.need.since or self._state.began
 
     def _is_older_than_its_failure(self, seen: External) -> bool:
-        since = self._target.pin.need.since
-        old = seen.created is not None and since is not None and seen.created < since
+        old = seen.created is not None and seen.created < self._failed_at
         return old and workflow.patched(OF_AN_EARLIER_FAILURE)
 
     def _made_at(self, seen: External) -> datetime:
@@ -749,6 +753,16 @@ class AnnotateExternal(WatchedStep):
         if not left:
             self._state.asked, self._state.may_stand = None, False
         return left
+
+
+def _progress(seen: External) -> RemediationProgress:
+    conditions = RemediationConditions(
+        processing=seen.processing,
+        succeeded=seen.succeeded,
+        permanent_node_deletion_expected=seen.node_deletion,
+        phase=seen.phase,
+    )
+    return follow(conditions)
 
 
 # Which class carries out which strategy. All that is said of a strategy is `policy/remediation/strategy_rules.py`.
