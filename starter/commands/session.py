@@ -96,7 +96,7 @@ class Session:
 
     def _of_context(self, settings: Settings) -> dict[str, ClusterSettings]:
         """The cluster that --context names, as the settings call it where they know it."""
-        from workers.configuration.clusters import ClusterSettings, contexts, safe_name
+        from workers.configuration.clusters import ClusterSettings, cluster_named, contexts
 
         if named := {name: each for name, each in settings.clusters.items() if each.context == self.context}:
             return named
@@ -106,7 +106,15 @@ class Session:
             raise SettingsError(str(error)) from error
         if self.context not in known:
             raise SettingsError(f"--context: expected one of {', '.join(known) or 'a kubeconfig'}, got {self.context!r}")
-        return {safe_name(self.context): ClusterSettings(context=self.context)}
+        try:
+            name = cluster_named(self.context)
+        except ValueError as error:
+            raise SettingsError(f"--context: {error}") from error
+        if name in settings.clusters:
+            # Requests go by the name alone, so that they would reach the workers of that cluster (S9).
+            given = f"give {self.context!r} a name in `clusters`"
+            raise SettingsError(f"--context: {name} is another cluster in the settings; {given}")
+        return {name: ClusterSettings(context=self.context)}
 
     def clusters(self, settings: Settings) -> dict[str, ClusterSettings]:
         """The clusters to serve: the one named by --cluster, else all that the settings or the kubeconfig give."""

@@ -73,6 +73,13 @@ async def test_a_context_names_the_cluster_as_kubectl_does(
     assert (refused.exit_code, refused.stderr) == (2, f"nodewarden: --context: expected one of {cluster}, got 'nosuch'\n")
 
 
+async def test_s9_a_context_is_not_taken_for_another_cluster_of_its_name(kubeconfig: Path, keyboard: Path, cluster: str) -> None:
+    """Its requests would reach the workers of the cluster that the settings call so."""
+    (keyboard / SETTINGS).write_text(f"clusters: {{{cluster}: {{context: admin@elsewhere}}}}", encoding="utf-8")
+    refused = await nodewarden("--kubeconfig", str(kubeconfig), "--context", cluster, "status")
+    assert (refused.exit_code, f"--context: {cluster} is another cluster in the settings" in refused.stderr) == (2, True)
+
+
 async def completed(*words: str) -> Sequence[str]:
     """What the shell is offered, as `complete` asks for it; kubectl drops empty lines."""
     asked = ["nodewarden", *hoisted(words)]

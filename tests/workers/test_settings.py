@@ -301,6 +301,15 @@ def test_without_clusters_the_current_context_is_the_cluster(clean: Path) -> Non
     }
 
 
+def test_s9_two_contexts_are_not_one_cluster_by_what_a_name_leaves_out(clean: Path) -> None:
+    """A name has 63 characters, and GKE's of one project and zone may differ after these."""
+    one, other = (f"gke_{'a' * 30}_europe-west1-b_{'c' * 20}-{each}" for each in ("east", "west"))
+    listed = f"contexts: [{{name: {one}}}, {{name: {other}}}]"
+    write(clean / "home" / ".kube" / "config", f"current-context: {one}\n{listed}")
+    with pytest.raises(SettingsError, match=r"would both be called gke_a+_europe-west1-b_c+; give each a name in `clusters`"):
+        load().connections()
+
+
 def test_the_first_kubeconfig_that_names_a_context_wins(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = write(clean / "a", "clusters: []"), write(clean / "b", "current-context: second")
     monkeypatch.setenv("KUBECONFIG", f"{clean / 'missing'}:{first}:{second}")

@@ -76,6 +76,15 @@ def safe_name(name: str) -> str:
     return safe or "cluster"
 
 
+def cluster_named(context: str) -> str:
+    """What the cluster of that context is called where the settings do not name it. Raises ValueError where another context of
+    the kubeconfig would be called so as well: requests go by the name, and would reach that cluster's workers (S9)."""
+    name = safe_name(context)
+    if alike := [each for each in contexts() if each != context and safe_name(each) == name]:
+        raise ValueError(f"the contexts {context!r} and {alike[0]!r} would both be called {name}; give each a name in `clusters`")
+    return name
+
+
 def kubeconfig_files() -> list[Path]:
     """The files kubectl reads, in its order: $KUBECONFIG's, else ~/.kube/config."""
     listed = [Path(entry).expanduser() for entry in os.environ.get("KUBECONFIG", "").split(os.pathsep) if entry]
@@ -115,7 +124,7 @@ def default_clusters() -> dict[str, ClusterSettings]:
     """The cluster meant when none is named: the current kubeconfig context, else the one we run in; empty if neither is."""
     context = current_context()
     if context is not None:
-        return {safe_name(context.name): ClusterSettings(context=context.name)}
+        return {cluster_named(context.name): ClusterSettings(context=context.name)}
     if os.environ.get("KUBERNETES_SERVICE_HOST"):
         return {IN_CLUSTER_NAME: ClusterSettings(in_cluster=True)}
     return {}
