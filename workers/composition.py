@@ -175,6 +175,7 @@ async def _cluster_serving(
         record=record,
         takeover=settings.scan.takeover,
         only_verified=verified,
+        retries=settings.remediation.retries(),
     )
     permits = ScannerPermits(ours)
     kind = NODE_FENCES if settings.node_fence.group == "nodewarden.io" else PROPOSED_NODE_FENCES

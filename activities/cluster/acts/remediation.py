@@ -56,6 +56,7 @@ from policy.dialects import parse
 from policy.dialects.machine_health_checks import EXTERNAL_STRATEGY, STRATEGY_ANNOTATION
 from policy.episode.gate import Operation, Seen
 from policy.episode.messages import Need, NeedKind, Pinned, RemediationInput
+from policy.episode.proofs import CLOCK_TOLERANCE
 from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION, MachineView, of_control_plane, taken_name
 from policy.objects.nodes import Condition, NodeView
 from policy.objects.remediations import kind_of
@@ -68,7 +69,7 @@ from policy.remediation.ladder import (
     read_strategies,
     steps_not_known,
 )
-from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION, REMEDIATION_FOR_ANNOTATION, last_of, read_memory
+from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION, REMEDIATION_FOR_ANNOTATION, last_of, read_memory, turn_of
 from policy.remediation.strategy_rules import REPLACING_OWNERS, Strategy
 from policy.values.errors import PolicyError, no_such_target
 from policy.values.machine_apis import CLUSTER_API, machine_api
@@ -114,7 +115,7 @@ class ClusterRemediation(DelegatingActivities, RemediationActivities):
             self._served.repairs(request.node, node.view.system_uuid if node is not None else ""),
         )
         ladder, refused = self._ladder(request, check, node, view)
-        refused = refused or _forgotten(request, node, view)
+        refused = refused or _forgotten(request, node, view) or self._not_its_turn(request, check, node, view)
         mark = readable_mark(node.view) if node is not None else None
         adopted = mark is not None and (mark.incident, mark.run_id) != (request.incident, activity.info().workflow_run_id or "")
         return RemediationPin(
@@ -188,7 +189,7 @@ class ClusterRemediation(DelegatingActivities, RemediationActivities):
     ) -> tuple[tuple[EscalationStep, ...], str]:
         """What a person names, what the check says as it is now, or the deletion of its Machine. What a request says that a check
         wants is not believed (S42), but for the one step that an earlier episode has left; a check that is gone licenses none."""
-        if request.adopts and (wrong := _not_left_behind(request.ladder or (), check)):
+        if request.adopts and (wrong := _not_left_behind(request.ladder or (), check, machine)):
             return (), wrong
         by_check = request.need is not None and request.need.kind is NeedKind.CHECK and check is not None
         if request.ladder is not None and (request.adopts or not by_check):
@@ -199,6 +200,24 @@ class ClusterRemediation(DelegatingActivities, RemediationActivities):
             body = body_of(JudgedTarget(request.node, node=node.view if node is not None else None, machine=machine))
             # A person who names a step is refused where it can't be taken, before any other is begun.
             return possible(check, body, named, live=True, whole=named is not None and not request.skip_impossible)
+
+    def _not_its_turn(
+        self, request: RemediationInput, check: HealthCheck | None, node: LiveNode | None, machine: MachineView | None
+    ) -> str:
+        """Why no further try may begin in the check's name, "" where one may. Any client may say of a target that it was never
+        remediated, and would have its machines replaced for ever (S19, S42)."""
+        if request.by_a_person or request.adopts or check is None:
+            return ""
+        view = node.view if node is not None else None
+        target = JudgedTarget(request.node, node=view, machine=machine if check.of_machines else None)
+        # The scan that decided may have gone by a clock that is ahead of ours.
+        now = self._served.judged_at() + CLOCK_TOLERANCE
+        turn = turn_of(target, (check,), now, retries=self._served.retries)
+        if turn.exhausted:
+            return "" if request.exhausted else turn.exhausted
+        if turn.not_before is not None and turn.not_before > now:
+            return turn.why
+        return f"retry: expected {turn.retry} or more, got {request.retry}: {turn.why}" if request.retry < turn.retry else ""
 
     # Asking ---------------------------------------------------------------------------------------------------------
 
@@ -455,12 +474,17 @@ def _remembers(machine: MachineView, request: FollowRequest) -> bool:
     return False
 
 
-def _not_left_behind(ladder: tuple[EscalationStep, ...], check: HealthCheck | None) -> str:
+def _not_left_behind(ladder: tuple[EscalationStep, ...], check: HealthCheck | None, machine: MachineView | None) -> str:
     """Why no earlier episode can have left what these steps make, "" where one can. It is deleted without a look, and a Machine
-    owns more than what a check has made for it: its instance, too."""
+    owns more than what a check has made for it: its instance, too. Of a Machine that a check of its own calls sick it is that
+    check which asks its owner."""
     if any(each.strategy not in LEAVES_BEHIND for each in ladder):
         steps = ", ".join(each.name for each in ladder)
         return f"adopts: expected an object or a wish that an earlier episode has left, got {steps}"
+    sick = machine.condition(SUCCEEDED) if machine is not None else None
+    wishes = any(each.strategy is Strategy.REQUEST_OWNER for each in ladder)
+    if wishes and sick is not None and sick.status == "False" and sick.reason != REQUESTED:
+        return f"adopts: {SUCCEEDED} is False ({sick.reason}): its owner goes on being asked"
     makes = {kind_of(rung.template) for rung in (check.rungs if check is not None else ())}
     foreign = [kind_of(each.template) for each in ladder if each.template is not None and kind_of(each.template) not in makes]
     named = check.ref.key if check is not None else "its check, which is gone,"

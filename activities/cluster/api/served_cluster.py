@@ -20,8 +20,10 @@ from activities.decision_stream import RecordDecisions
 from activities.errors import ErrorType, failure
 from activities.worker_clock import Clock, utc_now
 from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
+from policy.checks.health_check import RetryRules
 from policy.fence.credential_hosts import CredentialHosts
 from policy.history.offenders import NO_REPAIRS, FoundRepairs
+from policy.remediation.memory import DEFAULT_RETRIES
 from policy.remediation.remediation_objects import REMEDIATORS, Remediator
 
 C_co = TypeVar("C_co", covariant=True)
@@ -90,7 +92,8 @@ class ServedCluster:
     remediators: what the objects of other controllers say. credential_hosts: asked of the check of devices (S40).
     repairs: of a machine, by the name of its Node and its system UUID; answers in a moment, whatever fails.
     record: writes the decision stream, None where none is configured. takeover: what another controller has taken up is acted on
-    all the same. only_verified: a person's wish, or word for off, counts only where it was verified that it is theirs."""
+    all the same. only_verified: a person's wish, or word for off, counts only where it was verified that it is theirs. retries:
+    of checks that set none."""
 
     name: str
     connection: ClusterConnection
@@ -105,6 +108,7 @@ class ServedCluster:
     record: RecordDecisions | None = None
     takeover: bool = False
     only_verified: bool = False
+    retries: RetryRules = DEFAULT_RETRIES
 
     @property
     def connections(self) -> Connections[ClusterConnection]:

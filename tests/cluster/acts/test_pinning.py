@@ -18,12 +18,14 @@ from activities.contracts.preservation import GiveUpRequest
 from activities.contracts.target import Configured, LookVerdict, PinRequest, PinResult
 from activities.errors import ErrorType
 from policy.checks.fence_policies import PolicySource
+from policy.checks.health_check import RetryRules
 from policy.episode.messages import FencingInput, Need, NeedKind, RemediationInput
 from policy.history.offenders import FoundRepairs
 from policy.remediation.ladder import ESCALATION_ANNOTATION, EscalationStep
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION, LastRemediation, written_memory
 from policy.remediation.strategy_rules import Strategy
 from policy.values.object_refs import ObjectRef
+from policy.values.times import written
 from simulator.api.control.faults import Accident, Fault
 from simulator.resources import NAMESPACES
 from tests.cluster.acts.world import (
@@ -566,6 +568,27 @@ async def test_s42_a_step_has_failed_only_where_the_target_remembers_it(ready: W
         assert await failed() == known
 
 
+async def test_s19_s42_how_often_it_was_remediated_is_what_the_target_remembers(ready: World) -> None:
+    """Any client may begin a remediation in a check's name, and would call each the first."""
+    await ready.add_check()
+    rules = RetryRules(max_retry=1, retry_period=timedelta(minutes=10), min_healthy_period=timedelta(hours=2))
+    served = ServedCluster(CLUSTER, ready.connection, clock=ready.clock, source=OPERATORS, retries=rules)
+
+    async def refusal(*, ago: timedelta, before: int, **said: Any) -> str:
+        memory = written_memory(LastRemediation(of=NODE, at=ready.now - ago, retry=before))
+        await ready.change_node({"metadata": {"annotations": {LAST_REMEDIATION_ANNOTATION: memory}}})
+        request = RemediationInput(cluster=CLUSTER, node=NODE, incident=INCIDENT, need=BY_CHECK, **said)
+        return (await ActivityEnvironment().run(ClusterRemediation(served, ready.looks).pin, request)).refused
+
+    minutes = timedelta(minutes=1)
+    assert "not before" in await refusal(ago=5 * minutes, before=0, retry=1)
+    assert "retry: expected 1 or more, got 0" in await refusal(ago=11 * minutes, before=0)
+    assert await refusal(ago=11 * minutes, before=0, retry=1) == ""
+    assert "maxRetry is 1" in await refusal(ago=11 * minutes, before=1, retry=2)
+    assert await refusal(ago=11 * minutes, before=1, retry=1, exhausted="a person is asked first") == ""
+    assert await refusal(ago=121 * minutes, before=1) == ""
+
+
 @pytest.mark.parametrize("strategy", sorted({*Strategy} - LEFT_BEHIND))
 async def test_s28_s42_what_an_earlier_episode_has_left_is_what_a_scan_sees(strategy: Strategy, ready: World) -> None:
     """Taken back would be what others have asked of the Machine: any client of Temporal may say that it was left behind."""
@@ -575,6 +598,24 @@ async def test_s28_s42_what_an_earlier_episode_has_left_is_what_a_scan_sees(stra
     request = RemediationInput(cluster=CLUSTER, node=NODE, incident=INCIDENT, need=BY_CHECK, ladder=ladder, adopts="x")
     pinned = await ActivityEnvironment().run(ClusterRemediation(served, ready.looks).pin, request)
     assert (pinned.ladder, pinned.refused) == ((), "adopts: expected an object or a wish that an earlier episode has left, got x")
+
+
+@pytest.mark.parametrize(("reason", "refused"), [("NodeNotReady", True), ("RemediationRequested", False)])
+async def test_s28_s42_what_a_check_asks_of_an_owner_is_nothing_left_behind(reason: str, ready: World, *, refused: bool) -> None:
+    await ready.add_check()
+    await CLUSTER_API.install(ready.others)
+    await CLUSTER_API.add_machine(ready.others, machine_of(NODE), node=NODE)
+    await ready.change_node({"metadata": {"annotations": CLUSTER_API.ties(NODE)}})
+    said = {"status": "False", "reason": reason, "message": "x", "lastTransitionTime": written(SICK_SINCE)}
+    asked = [{"type": each, **said} for each in ("HealthCheckSucceeded", "OwnerRemediated")]
+    await CLUSTER_API.set_status(ready.others, machine_of(NODE), {"conditions": asked})
+    served = ServedCluster(CLUSTER, ready.connection, clock=ready.clock, source=OPERATORS)
+    wish = EscalationStep(strategy=Strategy.REQUEST_OWNER, name="request-owner")
+    request = RemediationInput(
+        cluster=CLUSTER, node=NODE, incident=INCIDENT, need=BY_CHECK, ladder=(wish,), adopts="OwnerRemediated"
+    )
+    pinned = await ActivityEnvironment().run(ClusterRemediation(served, ready.looks).pin, request)
+    assert ("its owner goes on being asked" in pinned.refused) is refused
 
 
 async def test_s42_what_an_earlier_episode_has_left_is_of_a_kind_that_its_check_makes(ready: World) -> None:
