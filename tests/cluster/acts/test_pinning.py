@@ -11,7 +11,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts import targets
 from activities.cluster.acts.preservation import ClusterPreservation
-from activities.cluster.acts.remediation import LEFT_BEHIND, ClusterRemediation
+from activities.cluster.acts.remediation import LEAVES_BEHIND, ClusterRemediation
 from activities.cluster.acts.targets import ClusterTarget
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.contracts.preservation import GiveUpRequest
@@ -589,7 +589,7 @@ async def test_s19_s42_how_often_it_was_remediated_is_what_the_target_remembers(
     assert await refusal(ago=121 * minutes, before=1) == ""
 
 
-@pytest.mark.parametrize("strategy", sorted({*Strategy} - LEFT_BEHIND))
+@pytest.mark.parametrize("strategy", sorted({*Strategy} - LEAVES_BEHIND))
 async def test_s28_s42_what_an_earlier_episode_has_left_is_what_a_scan_sees(strategy: Strategy, ready: World) -> None:
     """Taken back would be what others have asked of the Machine: any client of Temporal may say that it was left behind."""
     await ready.add_check()
