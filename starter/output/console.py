@@ -27,7 +27,7 @@ WIDEST = 1000
 ROOM = 30
 """With fewer columns left the sentences stand below their table: one word a line is none."""
 _TRAILING = re.compile(r"(?<! ) +$", re.MULTILINE)
-_COMMAND = re.compile(r"[^\s`]*`[^`\n]+`[^\s`]*")
+_COMMAND = re.compile(r"(?:(?<![^\s`])[^\s`]*)?`[^`\n]+`[^\s`]*")
 _WORD = re.compile(r"\S+")
 _PART = re.compile(r"[^/,=?&]*[/,=?&]*")
 """Of a path, an address or a list without spaces: where a line ends that has no room for all of it."""
