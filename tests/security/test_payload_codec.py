@@ -136,7 +136,7 @@ async def test_a_command_without_the_key_says_which_setting_is_missing(deploymen
         config = deployment.with_keys(tmp_path / "nodewarden.yaml", *keys)
         async with nodewarden("--config", str(config), "-c", deployment.system.cluster_name, "status") as command:
             await command.says("scanner of sim: its answer can't be read here")
-            assert await command.ended() == 4
+            assert await command.ended() == 5
             said = " ".join(command.said)
             assert "temporal.payload_keys_file or temporal.payload_keys_secret: expected the key" in said
             assert told in said
