@@ -32,6 +32,7 @@ from activities.licences import Licences
 from policy.checks.fence_policies import PolicySource
 from policy.checks.health_check import HealthCheck
 from policy.dialects import parse
+from policy.objects.machines import MachineView
 from policy.objects.nodes import Condition, NodeView
 from policy.scan.ledger import Ledger
 from policy.values.times import written
@@ -223,6 +224,10 @@ class _Watched:
     def nodes(self) -> list[NodeView]:
         """All nodes."""
         return self._nodes
+
+    def machines_claiming(self, node: NodeView) -> list[MachineView]:  # noqa: ARG002 - of any
+        """None."""
+        return []
 
     def contested(self, node: NodeView) -> str:  # noqa: ARG002 - of any
         """None is."""

@@ -24,6 +24,7 @@ from policy.objects.machines import (
     cluster_named_by,
     cluster_of,
     contested,
+    is_machine_of,
     machine_behind,
     machine_key,
     of_one_cluster,
@@ -341,6 +342,12 @@ class Inventory:
         machines = (claiming | self.machines_of.get(node.name, {})).values() if claiming else ()
         others = contested(node, self._known_as.having)
         return others or claimed_otherwise(node, (each.machine for each in machines if each.machine is not None))
+
+    def machines_claiming(self, node: NodeView) -> list[MachineView]:
+        """Those that may be that Node's by any claim, also where another Node answers to it too, or none here is of their
+        Cluster."""
+        found = {key: each.machine for claim in answers_of(node) for key, each in self._claims.get(claim, {}).items()}
+        return [each for each in found.values() if each is not None and is_machine_of(each, node.name, node)]
 
     def _contest(self, changed: JudgedTarget, claims: set[str]) -> list[TargetToJudge]:
         """Update the Nodes with one of these claims: whether another Node has it too. If there are many, only the changed one

@@ -104,6 +104,10 @@ class Ledger:
     def nodes(self) -> list[NodeView]:
         return [target.node for target in self._inventory.nodes.values() if target.node is not None]
 
+    def machines_claiming(self, node: NodeView) -> list[MachineView]:
+        """Those that may be that Node's, in words of theirs or of its own."""
+        return self._inventory.machines_claiming(node)
+
     def __contains__(self, node: str) -> bool:
         """Whether there is a Node object of that name."""
         return node in self._inventory.nodes

@@ -7,6 +7,7 @@ Cluster API, unless only one of them has the thing; that Cluster API's older ver
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from activities.cluster.acts.isolation import ClusterIsolation
 from activities.cluster.acts.targets import ClusterTarget
 from activities.cluster.api.paths import MACHINES as MACHINE_KINDS
 from activities.cluster.api.served_cluster import ServedCluster
+from activities.cluster.live.claims import Identities
 from activities.cluster.watch.view import ClusterView
 from activities.contracts.target import LicenceWanted, LookResult, LookVerdict, PinRequest, PinResult, Target
 from activities.errors import ErrorType
@@ -41,7 +43,7 @@ from tests.cluster.machines import (
     machine_of,
     management_cluster,
 )
-from tests.cluster.scans import OURS
+from tests.cluster.scans import LIVE, OURS, WATCHES
 from tests.cluster.test_preserving import DEFINITIONS, MACHINES, definition, machine
 from tests.cluster.test_preserving import MACHINES as MCM_MACHINES
 from tests.cluster.test_preserving import machine as mcm_machine
@@ -527,6 +529,107 @@ async def test_s20_a_machine_is_not_acted_on_behind_the_back_of_the_node_that_a_
     target = replace(await world.pinned(), pinned=pinned)
     seen = await look(world, system, need=need, target=target, operation=Operation.REMOVE)
     assert seen.verdict is GONE, seen.reason
+
+
+BEHIND_ITS_BACK = [
+    Case("kept", KEPT, VETOED, ON_ITS_MACHINE),
+    Case("skipped", annotated(SKIP), VETOED, SKIP, systems=(CLUSTER_API,)),
+    Case("its Cluster is paused", _cluster_paused, VETOED, f"Cluster {CLUSTER_NAME}", systems=(CLUSTER_API,)),
+    Case("being deleted", _going, VETOED, f"Machine {MACHINE} is being deleted"),
+    Case("unread", unread("/machines"), UNLICENSED, UNREAD),
+]
+
+
+@pytest.mark.parametrize("watched", [True, False], ids=["a worker that watches", "a young one"])
+@pytest.mark.parametrize("need", [OF_NODES, PERSON], ids=["check of nodes", "person"])
+@pytest.mark.parametrize(
+    ("case", "system"),
+    [pytest.param(case, system, id=f"{case}-{system}") for case in BEHIND_ITS_BACK for system in case.systems],
+)
+async def test_s20_s21_a_node_that_does_not_name_its_machine_is_not_acted_on_behind_its_back(
+    case: Case, system: System, need: Need, watched: bool, world: World
+) -> None:
+    """It was made anew a moment ago, or its kubelet removed the annotation. The machine is repaired as long as nothing is against
+    it: pin and look have one answer which Machines are the Node's. A person may act on one that is being deleted."""
+    await under_a_check_of_nodes(world)
+    await world.add_template()
+    await system.install(world.others)
+    await system.add_cluster(world.others)
+    await system.add_machine(world.others, MACHINE, node=NODE)
+    async with looking(world, watched=watched) as target:
+        wanted = FencingInput(cluster=CLUSTER, node=NODE, need=need)
+        pinned: PinResult = await ActivityEnvironment().run(target.pin, PinRequest(wanted=wanted))
+        uid = (await world.others.get(system.path("machines", MACHINE)))["metadata"]["uid"]
+        assert pinned.pinned.machine_uids == (uid,)
+        request = await world.look(replace(await world.pinned(), pinned=pinned.pinned), need=need, operation=Operation.REMOVE)
+        found = await target.last_look(request)
+        assert found.verdict is GO, found.reason
+        await case.change(world, system)
+        found = await target.last_look(request)
+        may = need is PERSON and case.change is _going
+        assert found.verdict is (GO if may else case.verdict), found.reason
+        assert may or case.words in found.reason
+
+
+@pytest.mark.parametrize("watched", [True, False], ids=["a worker that watches", "a young one"])
+@pytest.mark.parametrize("system", SYSTEMS, ids=str)
+async def test_s21_nor_is_a_node_that_names_a_machine_which_has_no_node_yet(system: System, watched: bool, world: World) -> None:
+    """Its kubelet may write any name."""
+    await under_a_check_of_nodes(world, system.ties("node-9"))
+    await system.install(world.others)
+    await system.add_machine(world.others, machine_of("node-9"))
+    async with looking(world, watched=watched) as target:
+        assert (await target.last_look(await world.look(need=OF_NODES))).verdict is GO
+    await system.add_machine(world.others, MACHINE, node=NODE, annotations={PRESERVE_ANNOTATION: "now"})
+    async with looking(world, watched=watched) as target:
+        assert (await target.last_look(await world.look(need=OF_NODES))).verdict is VETOED
+
+
+@pytest.mark.parametrize(("change", "verdict"), [(_nothing, GO), (KEPT, VETOED), (unread("/machines"), UNLICENSED)])
+@pytest.mark.parametrize("watched", [True, False], ids=["a worker that watches", "a young one"])
+@pytest.mark.parametrize("system", SYSTEMS, ids=str)
+async def test_s21_nor_is_it_switched_on(
+    system: System, watched: bool, change: Change, verdict: LookVerdict, world: World
+) -> None:
+    await under_a_check_of_nodes(world)
+    await world.mark_as_ours(cordoned=True)
+    await system.install(world.others)
+    await system.add_machine(world.others, MACHINE, node=NODE)
+    async with looking(world, watched=watched) as target:
+        await change(world, system)
+        assert (await target.last_look(await world.look(need=OF_NODES, **RESTORES))).verdict is verdict
+
+
+@pytest.mark.parametrize("says", [True, False], ids=["its Node names it", "its Node does not"])
+@pytest.mark.parametrize("system", [None, *SYSTEMS], ids=str)
+async def test_what_the_watch_knows_is_read_anew_and_nothing_else(system: System | None, says: bool, world: World) -> None:
+    """Without Machine APIs no request is made, where the Node names its Machine none more."""
+    await under_a_check_of_nodes(world, system.ties(NODE) if system is not None and says else None)
+    if system is not None:
+        await system.install(world.others)
+        await system.add_machine(world.others, MACHINE, node=NODE)
+    async with looking(world, watched=True) as target:
+        paths = list[str]()
+        world.server.requests.listeners.append(lambda _method, path, _agent, _status: paths.append(path))
+        assert (await target.last_look(await world.look(need=PERSON))).verdict is GO
+    asked = [each for each in paths if "/machines" in each]
+    assert asked == ([system.path("machines", MACHINE)] if system is not None else [])
+
+
+@asynccontextmanager
+async def looking(world: World, *, watched: bool) -> AsyncIterator[ClusterTarget]:
+    """A worker that has seen all Nodes and Machines, or one that has no watch yet."""
+    served = ServedCluster(CLUSTER, world.connection, own_node="node-1", clock=world.clock, source=OPERATORS)
+    if not watched:
+        yield ClusterTarget(served, world.permits, LICENCES)
+        return
+    view = ClusterView(world.connection, limits=LIVE, watch_limits=WATCHES, source=OPERATORS)
+    view.watches.start()
+    try:
+        await until(lambda: view.follow_claims() and world.connection.lacks(MACHINE_KINDS[MCM]))
+        yield ClusterTarget(served, world.permits, LICENCES, identities=Identities(served.connections, view))
+    finally:
+        await view.close()
 
 
 class TestAMachineOfMachineControllerManager:

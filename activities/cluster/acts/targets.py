@@ -74,7 +74,8 @@ class ClusterTarget(ClusterActivities, TargetActivities, RepetitionActivities):
     ) -> None:
         super().__init__(served)
         self._licences = licences
-        self._last_look = LastLook(served, permits, identities=identities, checked=checked, licences=licences)
+        self._identities = identities or Identities(served.connections)
+        self._last_look = LastLook(served, permits, identities=self._identities, checked=checked, licences=licences)
         self._publisher = EpisodePublisher(served, fences, notify=notify)
 
     async def pin(self, request: PinRequest) -> PinResult:
@@ -104,8 +105,9 @@ class ClusterTarget(ClusterActivities, TargetActivities, RepetitionActivities):
             plan_for(self._connections, view, wanted.template, planned, source=self._source),
             self._served.repairs(view.name, view.system_uuid),
         )
-        subject = await read_subject(once, need if need.kind is NeedKind.CHECK else None, view.name)
-        machines = subject.machines_of(view)
+        named = await read_subject(once, need if need.kind is NeedKind.CHECK else None, view.name)
+        # As each look finds them: another answer here would be another target there, for ever.
+        machines = (await self._identities.with_unnamed(once, named, view)).machines_of(view)
         pinned = replace(
             pinned_of(node),
             endpoints=plan.endpoints,

@@ -1,5 +1,5 @@
 """Which other objects claim a Node's machine or its devices: asked before a machine is destroyed, or anything is freed of it
-(S39).
+(S39). And which Machines are a Node's that the Node itself does not name (S20, S21).
 
 A kubelet writes its providerID and its system UUID itself when it registers. One that copies another's would have us switch that
 one off; and a Machine that has the providerID and another Node claims the machine as well. All that can claim it is watched from
@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -25,6 +25,7 @@ from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.api.served_cluster import Connections, ServedCluster, as_served
 from activities.cluster.live.plans import all_of, configuration_for, templates_that_count
 from activities.cluster.objects.decoding import NODE_DECODING
+from activities.cluster.objects.live_machines import Subject, find_served
 from activities.cluster.objects.live_node import find_node
 from activities.cluster.objects.machines_decoding import counting_machines
 from activities.cluster.objects.object_reader import Readers, ReadOnce, read_views, reading_once
@@ -37,10 +38,10 @@ from policy.fence.device_check import DeviceEventReason, named_beside
 from policy.fence.drivers import same_device
 from policy.fence.kdump import normal_address
 from policy.fence.plan_compiler import compile_config
-from policy.objects.machines import MachineView, claimed_otherwise, contested, counted_in, identities_of
+from policy.objects.machines import MachineView, claimed_otherwise, contested, counted_in, identities_of, is_machine_of
 from policy.objects.nodes import NodeView
 from policy.values.errors import PolicyError
-from policy.values.machine_apis import CLUSTER_API, OPENSHIFT, MachineApi
+from policy.values.machine_apis import CLUSTER_API, OPENSHIFT
 from policy.values.object_refs import ObjectRef
 
 
@@ -55,6 +56,9 @@ class WatchedNodes(Protocol):
 
     def nodes(self) -> Iterable[NodeView]:
         """All Nodes."""
+
+    def machines_claiming(self, node: NodeView) -> Iterable[MachineView]:
+        """Those that may be that Node's."""
 
     def fence_objects(self) -> list[JsonObject] | None:
         """All FencingTemplates and FenceConfigs that count, None where not all are known."""
@@ -102,15 +106,32 @@ class Identities:
         self._connections = connections
         self._watched = watched
 
-    async def contested(self, node: NodeView) -> str:
+    async def contested(self, node: NodeView, once: Readers | None = None) -> str:
         """Which other object claims to be that Node's machine, in words; "" for none. Raises what the API refuses."""
         if not identities_of(node):
             return ""
         if self._watched is not None and self._watched.follow_claims():
             return self._watched.contested(node)
         known = await self._listed()
-        machines = [each for api in (OPENSHIFT, CLUSTER_API) for each in await self._machines(api)]
+        machines = await self._machines(once or self._connections)
         return contested(node, lambda key: known.get(key, ())) or claimed_otherwise(node, machines)
+
+    async def with_unnamed(self, once: Readers, found: Subject, node: NodeView | None) -> Subject:
+        """With the Machines that refer to the Node where it names none that does: a Node that was made anew, or lost the
+        annotation to its kubelet, hides that its Machine is kept, skipped, paused or deleted (S20, S21). Which they are the watch
+        may say, what is on them is read live. Those that a check of Machines judges, it has found itself. Raises what the API
+        refuses."""
+        if node is None or found.of_machines or any(each.node_name == node.name for each in found.machines_of(node)):
+            return found
+        known = {each.key for each in found.machines}
+        if self._watched is not None and self._watched.follow_claims():
+            seen = [each for each in self._watched.machines_claiming(node) if each.key not in known]
+            read = await asyncio.gather(*(find_served(once, each.api, each.namespace, each.name) for each in seen))
+            machines = [each.view for each in read if each is not None]
+        else:
+            machines = [each for each in await self._machines(once) if each.key not in known]
+        unnamed = [each for each in machines if is_machine_of(each, node.name, node)]
+        return replace(found, machines=(*found.machines, *unnamed))
 
     async def at_address(self, node: str, address: str) -> str:
         """Which other Node shows that address, "" for none."""
@@ -128,10 +149,15 @@ class Identities:
     async def _nodes(self) -> list[NodeView]:
         return await read_views(self._connections.nodes, NODES, NODE_DECODING)
 
-    async def _machines(self, api: MachineApi) -> list[MachineView]:
-        connection, named = self._connections.of(api.api_version), self._connections.machine_namespaces
-        read = partial(read_views, connection, decoding=counting_machines(api, named))
-        return [counted_in(named, each) for each in await as_served(MACHINES[api], read) or []]
+    async def _machines(self, readers: Readers) -> list[MachineView]:
+        """All that count, and a little of the others."""
+        found, named = list[MachineView](), readers.machine_namespaces
+        for api in (OPENSHIFT, CLUSTER_API):
+            reader = readers.of(api.api_version)
+            if not reader.lacks(MACHINES[api]):
+                read = partial(read_views, reader, decoding=counting_machines(api, named))
+                found += [counted_in(named, each) for each in await as_served(MACHINES[api], read) or []]
+        return found
 
     async def _listed(self) -> dict[str, list[str]]:
         found: defaultdict[str, list[str]] = defaultdict(list)

@@ -4,7 +4,8 @@ What is read here is judged in `policy/episode`: the need by `policy/episode/nee
 `policy/episode/gate.py`.
 
 Never with a guess: what cannot be read is no leave to act. Never from the watch cache either, but for who else has the node's
-identity or is named beside its devices, which needs all objects and can only say no (`claims.py`). Restoring acts (power
+identity or is named beside its devices, and which Machines are the node's that it does not name, which needs all objects and can
+only say no (`claims.py`). Restoring acts (power
 on) look too, but only at the machine's identity, at who says "hands off", and at who else has the node by now; they need no
 licence, since no limit of new episodes may keep a node down. A look does not act: consequences look again themselves, in the
 activity that writes (`acts/freeing.py`). Where all says go, the rest of a control plane is looked at as well before a member of
@@ -309,7 +310,7 @@ class LastLook:
     async def _contested(self, once: Readers, request: LookRequest) -> str:
         if not request.destructive or (node := await _node(once, request.target.pinned.node)) is None:
             return ""
-        return await self._identities.contested(node.view)
+        return await self._identities.contested(node.view, once)
 
     async def _claimed(self, once: Readers, request: LookRequest) -> str:
         """Who else is to be fenced by the node's devices (S39)."""
@@ -360,19 +361,20 @@ class LastLook:
 
     async def _subject(self, once: Readers, request: LookRequest, need: Need | None, *, whole: bool) -> Subject:
         node = request.target.pinned.node
+        if need is None and not (request.destructive or request.restores):
+            return Subject(pause="")
+        live = await _node(once, node)
+        view = live.view if live is not None else None
         if request.restores:
-            named = await read_subject(once, None, node)
+            named = await self._identities.with_unnamed(once, await read_subject(once, None, node), view)
             if not named.machines and request.need.kind is NeedKind.CHECK:
                 named = await read_subject(once, request.need, node)
-            if _may_be_gone(request) and await _node(once, node) is None:
+            if _may_be_gone(request) and view is None:
                 left = await machines_with(once, request.target.pinned.machine_uids)
                 named = replace(named, machines=(*left, *(each for each in named.machines if each not in left)))
             return named
-        if need is None and not request.destructive:
-            return Subject(pause="")
-        found, view = await read_subject(once, need, node, whole=whole), await _node(once, node)
-        seen = view.view if view is not None else None
-        return replace(found, pause=await pause_of(once, seen, found.machines_of(seen)))
+        found = await self._identities.with_unnamed(once, await read_subject(once, need, node, whole=whole), view)
+        return replace(found, pause=await pause_of(once, view, found.machines_of(view)))
 
     async def _asking(self, once: Readers, request: LookRequest, doubts: list[_Doubt]) -> JsonObject | None:
         need = request.need

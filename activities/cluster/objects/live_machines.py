@@ -1,7 +1,8 @@
 """The health check of an episode, and the Machines of its node, read live for a last look.
 
 A Node says by annotation which Machine is its own; where it does not, or where that one gives no reason to act, the check's
-namespace is listed, since a scan judges every Machine that refers to the node. A Machine's own `nodeRef` has the last word: an
+namespace is listed, since a scan judges every Machine that refers to the node. Those that no check of Machines asks for and no
+Node names `live/claims.py` adds. A Machine's own `nodeRef` has the last word: an
 annotation alone never makes a Machine a Node's. One without a `nodeRef` is tied as `policy/checks/inventory.py` ties it for a
 scan.
 """
@@ -68,8 +69,8 @@ class LiveMachine:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
     """What a check judges beside the Node. machines: those of the node; where no check of Machines asks, the one that the Node
-    names, which is not judged then. whole: there are no others, False where only that one was asked for. pause: see `pause_of`,
-    None where it was not asked for."""
+    names, or those that refer to it, which are not judged then. whole: there are no others, False where only that one was asked
+    for. pause: see `pause_of`, None where it was not asked for."""
 
     of_machines: bool = False
     machines: tuple[MachineView, ...] = ()
@@ -252,12 +253,17 @@ async def _named(connections: Readers, node: NodeView) -> list[LiveMachine]:
     """Those that the Node says are its own, whatever they say themselves."""
     found = []
     for api, namespace, name in named_by(node):
-        for resource in versions_of(MACHINES[api]):
-            machine = await find_machine(connections, resource.ref(name, namespace))
-            if machine is not None:
-                found.append(machine)
-                break
+        if (machine := await find_served(connections, api, namespace, name)) is not None:
+            found.append(machine)
     return found
+
+
+async def find_served(connections: Readers, api: MachineApi, namespace: str, name: str) -> LiveMachine | None:
+    """That Machine as it is now, in whichever version of its API is served; None where there is none of that name."""
+    for resource in versions_of(MACHINES[api]):
+        if (machine := await find_machine(connections, resource.ref(name, namespace))) is not None:
+            return machine
+    return None
 
 
 async def _labelled(connections: Readers, node: str) -> list[LiveMachine]:

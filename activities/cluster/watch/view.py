@@ -30,6 +30,7 @@ from activities.cluster.watch.watches import Following, Watches
 from policy.checks.circuit_breakers import OpenReason
 from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.checks.health_check import Overlap, RetryRules
+from policy.objects.machines import MachineView
 from policy.objects.nodes import NodeView
 from policy.preservation.preservation_index import PreservationIndex
 from policy.preservation.requests import Pool
@@ -235,6 +236,9 @@ class ClusterView:
 
     def nodes(self) -> Iterable[NodeView]:
         return self.ledger.nodes()
+
+    def machines_claiming(self, node: NodeView) -> Iterable[MachineView]:
+        return self.ledger.machines_claiming(node)
 
     def fence_objects(self) -> list[JsonObject] | None:
         """All FencingTemplates and FenceConfigs, None where not all are known."""

@@ -26,6 +26,7 @@ from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.episode.messages import Need, NeedKind
 from policy.fence.configmaps import read_config_maps
 from policy.fence.device_check import DeviceEventReason, DeviceNotice, NodeToCheck
+from policy.objects.machines import MachineView
 from policy.objects.nodes import NodeView
 from policy.values.object_refs import ObjectRef
 from simulator.api.control.faults import Accident, Fault
@@ -314,6 +315,9 @@ class Seen:
 
     def nodes(self) -> list[NodeView]:
         return [decode_node(orjson.dumps(each)) for each in self.of("Node")]
+
+    def machines_claiming(self, node: NodeView) -> list[MachineView]:
+        raise NotImplementedError(node.name)
 
     def fence_objects(self) -> list[dict[str, Any]]:
         return self.of("FencingTemplate", "FenceConfig")

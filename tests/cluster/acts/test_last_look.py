@@ -35,6 +35,7 @@ from policy.episode.modes import ClusterModes
 from policy.episode.node_action import NodeActionSpec, SealedCommand, Verb
 from policy.fence.plan import PowerDevice
 from policy.fence.power import RESTORING, PowerAct
+from policy.objects.machines import MachineView
 from policy.objects.nodes import PRESERVE_ANNOTATION, NodeView
 from policy.preservation.machine_snapshot import CONDITION, TAINT
 from policy.preservation.requests import ISOLATE_ANNOTATION
@@ -421,6 +422,10 @@ class Watched:
         return self.whole
 
     def nodes(self) -> list[NodeView]:
+        return []
+
+    def machines_claiming(self, node: NodeView) -> list[MachineView]:
+        assert node.name == NODE
         return []
 
     def fence_objects(self) -> None:
