@@ -226,6 +226,7 @@ async def _cluster_serving(
                 permits,
                 licences,
                 fences=fences,
+                identities=identities,
                 notify=notify_with_node,
             ),
             ClusterFreeing(served, target.last_look, licences, identities=identities, checked=device_check),

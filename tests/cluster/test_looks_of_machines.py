@@ -370,15 +370,16 @@ async def test_s9_what_was_switched_off_is_switched_on_as_long_as_its_machine_is
 class TestUncordon:
     """S21: nobody uncordons what somebody wants kept, also where that stands on its Machine alone."""
 
-    async def cordoned(self, world: World, system: System, **mark: bool) -> None:
-        await licensed(world, system)
+    async def cordoned(self, world: World, system: System, *, said: bool = True, **mark: bool) -> None:
+        await licensed(world, system, said_by_the_node=said)
         await world.change_node({"spec": {"unschedulable": True}})
         await world.mark_as_ours(**mark)
 
+    @pytest.mark.parametrize("said", BOTH, ids=["its Node names it", "its Node does not"])
     @pytest.mark.parametrize(("change", "left"), [(KEPT, True), (_preserved_but_for_the_node, False)], ids=["kept", "not kept"])
-    async def test_it_stays_cordoned_and_our_mark_goes(self, change: Change, left: bool, world: World) -> None:
+    async def test_it_stays_cordoned_and_our_mark_goes(self, change: Change, left: bool, said: bool, world: World) -> None:
         system = CLUSTER_API
-        await self.cordoned(world, system, cordoned=True)
+        await self.cordoned(world, system, said=said, cordoned=True)
         await change(world, system)
         result = await world.isolation.mark_schedulable(await world.restore())
         assert (f"left cordoned: the annotation {ON_ITS_MACHINE}" in result.detail) is left

@@ -15,6 +15,7 @@ from temporalio.exceptions import ApplicationError
 from activities.cluster.acts.drain import Drain
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.api.served_cluster import ClusterActivities, ServedCluster
+from activities.cluster.live.claims import Identities
 from activities.cluster.live.last_look import GrantedPermits, require_last_look
 from activities.cluster.objects.live_machines import read_subject
 from activities.cluster.objects.live_node import LiveNode, find_node, readable_mark
@@ -77,11 +78,13 @@ class ClusterIsolation(ClusterActivities, IsolationActivities):
         licences: Licences,
         *,
         fences: NodeFences | None = None,
+        identities: Identities | None = None,
         notify: Notify = discard_notice,
     ) -> None:
         """look: the last look at this cluster (`live/last_look.py`). licences: which know what we have added."""
         super().__init__(served)
         self._licences = licences
+        self._identities = identities or Identities(served.connections)
         self._look = look
         self._drain = Drain(served, look, permits, licences)
         self._publisher = EpisodePublisher(served, fences, notify=notify)
@@ -164,8 +167,9 @@ class ClusterIsolation(ClusterActivities, IsolationActivities):
         once, found_node = reading_once(self._connections), None
         try:
             if not target.pinned.node.startswith(MACHINE):
-                machines = (await read_subject(once, None, target.pinned.node)).machines
                 found_node = await find_node(once.nodes, target.pinned.node)
+                named, view = await read_subject(once, None, target.pinned.node), found_node.view if found_node else None
+                machines = (await self._identities.with_unnamed(once, named, view)).machines
         except ApplicationError as error:
             unread = error
 
