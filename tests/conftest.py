@@ -64,8 +64,8 @@ TOGETHER = ("tests/web/", "tests/power/ec2/")
 four seconds of a processor."""
 
 PROMPT = (_files("without_temporal"), _files("main_job", "preservation_modes"), ("tests/simulator/cluster/",), ("tests/system/",))
-"""The rest of WHOLE, where accidents and time-outs are measured in fractions of a second: each of these has one process, so that
-few stand side by side, and none of them alone for a minute while the run waits for it."""
+"""The other whole systems, and simulated clusters, where accidents and time-outs are measured in fractions of a second: each of
+these has one process, so that few stand side by side, and none of them alone for a minute while the run waits for it."""
 
 LANES = {"patient": PATIENT, "calm": CALM, "prompt": tuple(file for each in PROMPT for file in each)}
 """The first that fits counts. One process has all that are patient: two at a time would be too much work."""

@@ -105,7 +105,7 @@ class Ledger:
         return [target.node for target in self._inventory.nodes.values() if target.node is not None]
 
     def machines_claiming(self, node: NodeView) -> list[MachineView]:
-        """Those that may be that Node's, in words of theirs or of its own."""
+        """See `Inventory.machines_claiming`."""
         return self._inventory.machines_claiming(node)
 
     def __contains__(self, node: str) -> bool:

@@ -5,11 +5,10 @@ What is read here is judged in `policy/episode`: the need by `policy/episode/nee
 
 Never with a guess: what cannot be read is no leave to act. Never from the watch cache either, but for who else has the node's
 identity or is named beside its devices, and which Machines are the node's that it does not name, which needs all objects and can
-only say no (`claims.py`). Restoring acts (power
-on) look too, but only at the machine's identity, at who says "hands off", and at who else has the node by now; they need no
-licence, since no limit of new episodes may keep a node down. A look does not act: consequences look again themselves, in the
-activity that writes (`acts/freeing.py`). Where all says go, the rest of a control plane is looked at as well before a member of
-it is taken (`control_plane.py`).
+only say no (`claims.py`). Restoring acts (power on) look too, but only at the machine's identity, at who says "hands off", and at
+who else has the node by now; they need no licence, since no limit of new episodes may keep a node down. A look does not act:
+consequences look again themselves, in the activity that writes (`acts/freeing.py`). Where all says go, the rest of a control
+plane is looked at as well before a member of it is taken (`control_plane.py`).
 """
 
 from __future__ import annotations
